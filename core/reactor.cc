@@ -1,0 +1,250 @@
+#include "core/reactor.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/check.h"
+#include "core/status_macros.h"
+
+namespace sluice {
+namespace {
+
+// Bounds of one tick: what is left over waits for the next.
+constexpr int kReapBatch = 128;
+constexpr int kResumeBatch = 256;
+constexpr int kTimerBatch = 64;
+constexpr int kMessageBatch = 256;
+// Ticks at the end of Run(), for messages that were posted before Stop().
+constexpr int kFinalTicks = 64;
+
+thread_local Reactor* current_reactor = nullptr;
+
+absl::Status PinTo(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(cpu), &set);
+  const int rc = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+  if (rc == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(rc, absl::StrCat("pin to processor ", cpu));
+}
+
+}  // namespace
+
+Reactor* Reactor::Current() { return current_reactor; }
+
+Reactor::Reactor(const ReactorOptions& options) : options_(options) {}
+
+absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create(
+    const ReactorOptions& options) {
+  SLUICE_CHECK(current_reactor == nullptr);
+  std::unique_ptr<Reactor> reactor(new Reactor(options));
+  SLUICE_RETURN_IF_ERROR(reactor->Init());
+  current_reactor = reactor.get();
+  return reactor;
+}
+
+absl::Status Reactor::Init() {
+  if (options_.cpu >= 0) SLUICE_RETURN_IF_ERROR(PinTo(options_.cpu));
+  SLUICE_ASSIGN_OR_RETURN(ring_, Ring::Create(options_.ring));
+  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
+  wake_watch_ = ring_->Watch(wake_fd_, &OnWakeEvent, this);
+  now_nanos_ = last_work_nanos_ = options_.clock->NowNanos();
+  return absl::OkStatus();
+}
+
+Reactor::~Reactor() {
+  // Who posted the last message or stopped us may not be back from Wake().
+  while (callers_.load(std::memory_order_acquire) != 0) sched_yield();
+  std::erase(sources_, nullptr);
+  SLUICE_CHECK(sources_.empty());
+  SLUICE_CHECK(inbox_.empty());
+  SLUICE_CHECK(ready_.empty());
+  SLUICE_CHECK(timers_.empty());
+  if (wake_watch_ != nullptr) ring_->Unwatch(wake_watch_);
+  ring_.reset();
+  if (wake_fd_ >= 0) close(wake_fd_);
+  if (current_reactor == this) current_reactor = nullptr;
+}
+
+void Reactor::Run() {
+  SLUICE_CHECK(IsCurrent());
+  while (!stop_.load(std::memory_order_acquire)) {
+    if (Tick() > 0) continue;
+    if (ShouldSpin()) {
+      ++stats_.spins;
+      continue;
+    }
+    Sleep(absl::InfiniteDuration());
+  }
+  stop_.store(false, std::memory_order_release);
+  Tick();
+  for (int i = 0; i < kFinalTicks && !inbox_.empty(); ++i) Tick();
+}
+
+void Reactor::Stop() {
+  callers_.fetch_add(1, std::memory_order_relaxed);
+  stop_.store(true, std::memory_order_seq_cst);
+  Wake();
+  callers_.fetch_sub(1, std::memory_order_release);
+}
+
+int Reactor::Tick() {
+  ++stats_.ticks;
+  in_tick_ = true;
+  std::erase(sources_, nullptr);
+  now_nanos_ = options_.clock->NowNanos();
+  int work = PollSources();
+  const int reaped = ring_->Reap(kReapBatch);
+  stats_.ring_completions += static_cast<uint64_t>(reaped);
+  const int messages = inbox_.Run(kMessageBatch);
+  stats_.messages += static_cast<uint64_t>(messages);
+  const int timers = timers_.RunDue(now_nanos_, kTimerBatch);
+  stats_.timers += static_cast<uint64_t>(timers);
+  work += reaped + messages + timers + ResumeReady();
+  FlushSources();
+  ring_->Submit();
+  in_tick_ = false;
+  if (work > 0) last_work_nanos_ = now_nanos_;
+  return work;
+}
+
+int Reactor::PollSources() {
+  int work = 0;
+  // By index: what a source resumes may add and remove sources.
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i] != nullptr) work += sources_[i]->Poll();
+  }
+  return work;
+}
+
+void Reactor::FlushSources() {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i] != nullptr) sources_[i]->Flush();
+  }
+}
+
+int Reactor::ResumeReady() {
+  int resumed = 0;
+  while (resumed < kResumeBatch) {
+    Waiter* waiter = ready_.PopFront();
+    if (waiter == nullptr) break;
+    waiter->frame.resume();
+    ++resumed;
+  }
+  return resumed;
+}
+
+bool Reactor::ShouldSpin() const {
+  switch (options_.poll_mode) {
+    case PollMode::kPoll:
+      return true;
+    case PollMode::kEvent:
+      return false;
+    case PollMode::kHybrid:
+      return now_nanos_ - last_work_nanos_ <
+             absl::ToInt64Nanoseconds(options_.spin);
+  }
+  return false;
+}
+
+// The one order, everywhere: request notification, poll until empty, only then
+// sleep.
+void Reactor::Sleep(absl::Duration limit) {
+  bool armed = false;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (sources_[i] != nullptr) armed |= sources_[i]->Arm();
+  }
+  const int found = PollSources();
+  if (found > 0) {
+    stats_.rearm_found += static_cast<uint64_t>(found);
+    FlushSources();
+    last_work_nanos_ = options_.clock->NowNanos();
+    return;
+  }
+  sleeping_.store(true, std::memory_order_seq_cst);
+  if (!inbox_.empty() || !ready_.empty() || ring_->HasWork() ||
+      stop_.load(std::memory_order_seq_cst)) {
+    sleeping_.store(false, std::memory_order_relaxed);
+    return;
+  }
+  ++stats_.sleeps;
+  const int64_t nanos = SleepNanos(limit);
+  ring_->Wait(nanos);
+  sleeping_.store(false, std::memory_order_relaxed);
+  const bool limited =
+      nanos == std::max<int64_t>(0, absl::ToInt64Nanoseconds(limit));
+  if (armed && !limited && !ring_->HasWork()) {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (sources_[i] != nullptr) sources_[i]->OnTimeout();
+    }
+  }
+}
+
+int64_t Reactor::SleepNanos(absl::Duration limit) const {
+  int64_t nanos = INT64_MAX;
+  if (!sources_.empty()) {
+    const bool busy = now_nanos_ - last_work_nanos_ < kNanosPerSecond;
+    nanos = absl::ToInt64Nanoseconds(busy ? options_.safety_poll_busy
+                                          : options_.safety_poll_idle);
+  }
+  if (timers_.next_deadline_nanos() != TimerHeap::kNever) {
+    nanos =
+        std::min(nanos, std::max<int64_t>(0, timers_.next_deadline_nanos() -
+                                                 options_.clock->NowNanos()));
+  }
+  if (limit != absl::InfiniteDuration()) {
+    nanos =
+        std::min(nanos, std::max<int64_t>(0, absl::ToInt64Nanoseconds(limit)));
+  }
+  return nanos == INT64_MAX ? -1 : nanos;
+}
+
+void Reactor::AddPollSource(PollSource* source) {
+  SLUICE_DCHECK_ON(this);
+  sources_.push_back(source);
+}
+
+void Reactor::RemovePollSource(PollSource* source) {
+  SLUICE_DCHECK_ON(this);
+  const auto found = std::find(sources_.begin(), sources_.end(), source);
+  SLUICE_CHECK(found != sources_.end());
+  *found = nullptr;
+}
+
+void Reactor::Post(Message* message) {
+  callers_.fetch_add(1, std::memory_order_relaxed);
+  inbox_.Push(message);
+  Wake();
+  callers_.fetch_sub(1, std::memory_order_release);
+}
+
+void Reactor::Wake() {
+  if (IsCurrent()) return;
+  if (!sleeping_.exchange(false, std::memory_order_seq_cst)) return;
+  // By the sender's ring only when it is about to be submitted.
+  Reactor* sender = Current();
+  if (sender != nullptr && sender->in_tick_ &&
+      sender->ring_->WakeByMessage(ring_->fd(), wake_fd_)) {
+    return;
+  }
+  const uint64_t one = 1;
+  const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  SLUICE_CHECK(written == sizeof(one) || errno == EAGAIN);
+}
+
+void Reactor::OnWakeEvent(void* context) {
+  uint64_t count;
+  while (read(static_cast<Reactor*>(context)->wake_fd_, &count,
+              sizeof(count)) == sizeof(count)) {
+  }
+}
+
+}  // namespace sluice
