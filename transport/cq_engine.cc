@@ -1,0 +1,226 @@
+#include "transport/cq_engine.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "transport/local_device.h"
+#include "transport/queue_pair.h"
+
+namespace sluice::transport {
+namespace {
+
+// An event that follows its completion by less than this is only late.
+constexpr int64_t kEventLateNanos = 2 * kNanosPerMilli;
+
+}  // namespace
+
+CqEngine::CqEngine(Reactor* reactor) : reactor_(reactor) {
+  pending_.resize(kPostBufferSize);
+  dirty_.reserve(kQueuePairsMax);
+  reactor_->AddPollSource(this);
+}
+
+CqEngine::~CqEngine() {
+  SLUICE_CHECK(devices_.empty());
+  reactor_->RemovePollSource(this);
+}
+
+void CqEngine::AddDevice(LocalDevice* device) { devices_.push_back(device); }
+
+void CqEngine::RemoveDevice(LocalDevice* device) {
+  devices_.erase(std::find(devices_.begin(), devices_.end(), device));
+}
+
+int CqEngine::Poll() {
+  int polled = 0;
+  for (LocalDevice* device : devices_) {
+    for (const auto& queue : device->queues()) polled += PollQueue(queue.get());
+  }
+  timed_out_ = false;
+  return polled;
+}
+
+int CqEngine::PollQueue(CompletionQueue* queue) {
+  if (queue->dead && queue->ledger.reserved() == 0) return 0;
+  ibv_wc completions[kPollBatch];
+  const int count = ibv_poll_cq(queue->cq.get(), kPollBatch, completions);
+  if (count <= 0) {
+    ++queue->stats.empty_polls;
+    if (queue->suspects > 0) CheckSuspect(queue);
+    if (count < 0 && !queue->dead) MarkDead(queue, "ibv_poll_cq failed");
+    return 0;
+  }
+  ++queue->stats.batches;
+  queue->stats.completions += static_cast<uint64_t>(count);
+  if (timed_out_ && queue->armed) {
+    queue->suspects += static_cast<uint32_t>(count);
+    queue->suspect_since_nanos = reactor_->now_nanos();
+  }
+  for (int i = 0; i < count; ++i) Dispatch(queue, completions[i]);
+  return count;
+}
+
+void CqEngine::Dispatch(CompletionQueue* queue, const ibv_wc& completion) {
+  queue->recorder.Record(
+      FlightRecord{.time_nanos = reactor_->now_nanos(),
+                   .wr_id = completion.wr_id,
+                   .qp_number = completion.qp_num,
+                   .byte_count = completion.byte_len,
+                   .opcode = static_cast<uint16_t>(completion.opcode),
+                   .status = static_cast<uint16_t>(completion.status),
+                   .vendor_error = completion.vendor_err});
+  if (completion.status == IBV_WC_WR_FLUSH_ERR) {
+    ++queue->stats.flushes;
+  } else if (completion.status != IBV_WC_SUCCESS) {
+    ++queue->stats.errors;
+  }
+  const WrTag tag = WrTag::Unpack(completion.wr_id);
+  if (tag.qp_index >= table_.size() || table_[tag.qp_index].qp == nullptr ||
+      table_[tag.qp_index].generation != tag.qp_generation) {
+    ++queue->stats.stale;
+    ++stale_;
+    return;
+  }
+  table_[tag.qp_index].qp->OnCompletion(completion, tag);
+}
+
+bool CqEngine::Arm() {
+  bool armed = false;
+  for (LocalDevice* device : devices_) {
+    for (const auto& queue : device->queues()) {
+      if (queue->dead) continue;
+      armed = true;
+      if (queue->armed) continue;
+      // Even where this fails, the safety poll goes on.
+      if (ibv_req_notify_cq(queue->cq.get(), 0) == 0) queue->armed = true;
+      ++queue->stats.arms;
+    }
+  }
+  return armed;
+}
+
+void CqEngine::OnEvent(CompletionQueue* queue) {
+  queue->armed = false;
+  queue->suspects = 0;
+  ++queue->stats.events;
+  if (++queue->events_unacked >= kAckBatch) Acknowledge(queue);
+}
+
+void CqEngine::Acknowledge(CompletionQueue* queue) {
+  if (queue->events_unacked == 0) return;
+  queue->device->api().ack_cq_events(queue->cq.get(), queue->events_unacked);
+  queue->events_unacked = 0;
+}
+
+void CqEngine::OnTimeout() { timed_out_ = true; }
+
+void CqEngine::CheckSuspect(CompletionQueue* queue) {
+  if (reactor_->now_nanos() - queue->suspect_since_nanos < kEventLateNanos) {
+    return;
+  }
+  // The event never came: the notification was lost. Arm again.
+  queue->stats.rescued += queue->suspects;
+  SLUICE_LOG(kWarning) << "completions without a notification were found by "
+                          "the safety poll"
+                       << KV("device", queue->device->traits().name)
+                       << KV("count", queue->suspects);
+  queue->suspects = 0;
+  queue->armed = false;
+}
+
+void CqEngine::MarkDead(CompletionQueue* queue, const char* why) {
+  if (queue->dead) return;
+  queue->dead = true;
+  SLUICE_LOG(kError) << "completion queue lost, its connections are closed"
+                     << KV("why", why)
+                     << KV("device", queue->device->traits().name)
+                     << KV("capacity", queue->ledger.capacity())
+                     << KV("reserved", queue->ledger.reserved())
+                     << KV("outstanding", queue->ledger.outstanding());
+  SLUICE_LOG(kError) << "last completions:\n" << queue->recorder.Dump(16);
+  BreakAll([queue](const QueuePair& qp) { return qp.queue() == queue; }, why);
+}
+
+void CqEngine::BreakAll(absl::FunctionRef<bool(const QueuePair&)> which,
+                        const char* why) {
+  for (const Slot& slot : table_) {
+    if (slot.qp != nullptr && which(*slot.qp)) slot.qp->Break(why);
+  }
+}
+
+void CqEngine::PollToEmpty(CompletionQueue* queue) {
+  while (PollQueue(queue) > 0) {
+  }
+}
+
+bool CqEngine::Register(QueuePair* qp, WrTag* tag) {
+  uint16_t index;
+  if (!free_slots_.empty()) {
+    index = free_slots_.back();
+    free_slots_.pop_back();
+  } else if (table_.size() < kQueuePairsMax) {
+    index = static_cast<uint16_t>(table_.size());
+    table_.emplace_back();
+  } else {
+    return false;
+  }
+  table_[index].qp = qp;
+  tag->qp_index = index;
+  tag->qp_generation = table_[index].generation;
+  return true;
+}
+
+void CqEngine::Unregister(const WrTag& tag) {
+  Slot& slot = table_[tag.qp_index];
+  SLUICE_CHECK(slot.generation == tag.qp_generation);
+  const auto found = std::find(dirty_.begin(), dirty_.end(), slot.qp);
+  if (found != dirty_.end()) dirty_.erase(found);
+  slot.qp = nullptr;
+  ++slot.generation;
+  free_slots_.push_back(tag.qp_index);
+}
+
+CqEngine::PendingSend* CqEngine::NextSend(QueuePair* qp) {
+  if (pending_used_ == kPostBufferSize) Flush();
+  MarkDirty(qp);
+  return &pending_[pending_used_++];
+}
+
+void CqEngine::MarkDirty(QueuePair* qp) {
+  if (qp->dirty) return;
+  qp->dirty = true;
+  dirty_.push_back(qp);
+}
+
+void CqEngine::Flush() {
+  if (dirty_.empty()) return;
+  for (QueuePair* qp : dirty_) {
+    qp->dirty = false;
+    qp->Post();
+  }
+  dirty_.clear();
+  pending_used_ = 0;
+}
+
+CqStats CqEngine::TotalStats() const {
+  CqStats total;
+  for (const LocalDevice* device : devices_) {
+    for (const auto& queue : device->queues()) {
+      const CqStats& stats = queue->stats;
+      total.completions += stats.completions;
+      total.errors += stats.errors;
+      total.flushes += stats.flushes;
+      total.empty_polls += stats.empty_polls;
+      total.batches += stats.batches;
+      total.arms += stats.arms;
+      total.events += stats.events;
+      total.rescued += stats.rescued;
+      total.stale += stats.stale;
+    }
+  }
+  return total;
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,94 @@
+// The completion engine of one reactor: polls every CQ of every device in
+// batches, hands completions to their queue pairs, arms notification in the one
+// right order, acknowledges events in batches, and rings the doorbells at the
+// end of a tick.
+//
+// Home: its reactor. Bound: what the ledgers have given out.
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "core/reactor.h"
+#include "transport/completion_queue.h"
+#include "transport/limits.h"
+#include "transport/wr_tag.h"
+
+namespace sluice::transport {
+
+class LocalDevice;
+class QueuePair;
+
+class CqEngine final : public PollSource {
+ public:
+  explicit CqEngine(Reactor* reactor);
+  ~CqEngine() override;
+  CqEngine(const CqEngine&) = delete;
+  CqEngine& operator=(const CqEngine&) = delete;
+
+  Reactor* reactor() const { return reactor_; }
+
+  // PollSource.
+  int Poll() override;
+  bool Arm() override;
+  void Flush() override;
+  void OnTimeout() override;
+
+  void AddDevice(LocalDevice* device);
+  void RemoveDevice(LocalDevice* device);
+
+  // A place in the table for a queue pair: the qp_index and qp_generation of
+  // its tags. False when all kQueuePairsMax are taken.
+  bool Register(QueuePair* qp, WrTag* tag);
+  // Completions that still come for it are stale from now on.
+  void Unregister(const WrTag& tag);
+
+  // The channel said that `queue` has completions.
+  void OnEvent(CompletionQueue* queue);
+  // Acknowledges all events taken: before a CQ is destroyed.
+  void Acknowledge(CompletionQueue* queue);
+  // The CQ is lost: its queue pairs go down.
+  void MarkDead(CompletionQueue* queue, const char* why);
+  // Breaks the queue pairs that `which(qp)` picks.
+  void BreakAll(absl::FunctionRef<bool(const QueuePair&)> which,
+                const char* why);
+  // Polls the CQ until it is empty.
+  void PollToEmpty(CompletionQueue* queue);
+
+  // A work request to post at the end of the tick, behind the queue pair's
+  // others. The engine's memory; filled in by the caller at once.
+  struct PendingSend {
+    ibv_send_wr wr;
+    ibv_sge sge;
+  };
+  PendingSend* NextSend(QueuePair* qp);
+  // The queue pair has something to post.
+  void MarkDirty(QueuePair* qp);
+
+  uint64_t stale() const { return stale_; }
+  // Sums over all CQs of this reactor.
+  CqStats TotalStats() const;
+  const std::vector<LocalDevice*>& devices() const { return devices_; }
+
+ private:
+  struct Slot {
+    QueuePair* qp = nullptr;
+    uint16_t generation = 0;
+  };
+
+  int PollQueue(CompletionQueue* queue);
+  void Dispatch(CompletionQueue* queue, const ibv_wc& completion);
+  void CheckSuspect(CompletionQueue* queue);
+
+  Reactor* const reactor_;
+  std::vector<LocalDevice*> devices_;
+  std::vector<Slot> table_;
+  std::vector<uint16_t> free_slots_;
+  std::vector<PendingSend> pending_;
+  uint32_t pending_used_ = 0;
+  std::vector<QueuePair*> dirty_;
+  bool timed_out_ = false;  // the next poll follows a sleep nobody ended
+  uint64_t stale_ = 0;
+};
+
+}  // namespace sluice::transport

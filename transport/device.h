@@ -1,0 +1,39 @@
+// An RDMA device as the transport sees it: what it can do, and where it differs
+// from its fellows, as data. Differences are never branches on a name in the
+// code.
+//
+// Owned by the connection manager, read by every reactor; immutable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::transport {
+
+struct DeviceTraits {
+  std::string name;
+  bool iwarp = false;
+  uint32_t cq_entries_max = 0;
+  uint32_t qp_wr_max = 0;
+  uint32_t sge_max = 1;
+  uint32_t read_depth_max = 1;  // RDMA READs this side may have in flight
+  int completion_vectors = 1;
+  // SEND_WITH_INV works (IBV_DEVICE_MEM_MGT_EXTENSIONS).
+  bool send_with_invalidate = false;
+  // The sink of an RDMA READ must allow REMOTE_WRITE, as RNIC cards want it:
+  // then it is memory of one queue pair alone.
+  bool private_read_sinks = false;
+  // A WRITE of at least this many bytes must itself be signalled, else its
+  // buffer is still read after a later SEND has completed (siw sends pages by
+  // reference).
+  uint32_t signal_writes_from_bytes = UINT32_MAX;
+};
+
+// Asks the device. Errors: what ibv_query_device says.
+absl::StatusOr<DeviceTraits> QueryTraits(const VerbsApi& api,
+                                         ibv_context* context);
+
+}  // namespace sluice::transport

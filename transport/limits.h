@@ -1,0 +1,39 @@
+// Limits fixed at compile time, and how they relate.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::transport {
+
+// Completions taken from one CQ at a time.
+inline constexpr int kPollBatch = 32;
+// CQ events acknowledged at once: acknowledging takes a lock.
+inline constexpr uint32_t kAckBatch = 64;
+// Entries of one CQ at most, whatever the device allows.
+inline constexpr int kCqEntriesMax = 32768;
+// Work requests that may wait for the doorbell at the end of the tick.
+inline constexpr uint32_t kPostBufferSize = 512;
+// Queue pairs of one reactor (16 bits in a WrTag).
+inline constexpr uint32_t kQueuePairsMax = 32768;
+// Depth of a queue, commands in flight.
+inline constexpr uint32_t kQueueDepthMax = 1024;
+// Remote buffers of one command [spec §2.4, 0x31].
+inline constexpr uint32_t kRemoteBuffersMax = 16;
+// The send queue of a queue pair: (cq_depth_factor - 1) x depth.
+inline constexpr uint32_t kCqDepthFactorMin = 2;
+inline constexpr uint32_t kCqDepthFactorMax = 4;
+// Completions that the flight recorder keeps per CQ.
+inline constexpr uint32_t kFlightRecords = 4096;
+// Smallest piece of memory handed out, and its alignment (O_DIRECT's).
+inline constexpr size_t kExtentMinBytes = 4096;
+
+static_assert(kQueuePairsMax <= 65536, "WrTag holds 16 bits of it");
+static_assert((kCqDepthFactorMax - 1) * kQueueDepthMax <= 65536,
+              "WrTag holds 16 bits of a send slot");
+static_assert(kCqDepthFactorMax * kQueueDepthMax <= kCqEntriesMax,
+              "the deepest queue fits one CQ");
+static_assert(kRemoteBuffersMax + 1 <= kPostBufferSize,
+              "one command's round fits the post buffer");
+
+}  // namespace sluice::transport

@@ -1,0 +1,116 @@
+#include "transport/local_device.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/status_macros.h"
+#include "transport/cq_engine.h"
+#include "transport/limits.h"
+
+namespace sluice::transport {
+
+absl::StatusOr<std::unique_ptr<LocalDevice>> LocalDevice::Create(
+    CqEngine* engine, const VerbsApi& api, ibv_context* context,
+    const DeviceTraits& traits, ExtentPool* extents,
+    const LocalDeviceOptions& options) {
+  std::unique_ptr<LocalDevice> device(
+      new LocalDevice(engine, api, context, traits, options));
+  SLUICE_ASSIGN_OR_RETURN(device->memory_,
+                          MemoryDomain::Create(api, context, traits, extents));
+  SLUICE_RETURN_IF_ERROR(device->OpenChannel());
+  engine->AddDevice(device.get());
+  return device;
+}
+
+absl::Status LocalDevice::OpenChannel() {
+  channel_ = VerbsPtr<ibv_comp_channel>(api_.create_comp_channel(context_),
+                                        VerbsDeleter{&api_});
+  if (channel_ == nullptr) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("ibv_create_comp_channel ", traits_.name));
+  }
+  const int flags = fcntl(channel_->fd, F_GETFL);
+  if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return absl::ErrnoToStatus(errno, "fcntl O_NONBLOCK");
+  }
+  channel_watch_ =
+      engine_->reactor()->ring()->Watch(channel_->fd, &OnChannelReadable, this);
+  return absl::OkStatus();
+}
+
+LocalDevice::~LocalDevice() {
+  SLUICE_CHECK(queue_pairs == 0);
+  if (channel_watch_ == nullptr) return;
+  engine_->RemoveDevice(this);
+  engine_->reactor()->ring()->Unwatch(channel_watch_);
+  OnChannelReadable(this);  // takes what is left, to acknowledge all of it
+  for (const auto& queue : queues_) engine_->Acknowledge(queue.get());
+}
+
+uint64_t LocalDevice::free_entries() const {
+  uint64_t free = 0;
+  for (const auto& queue : queues_) {
+    if (!queue->dead) free += queue->ledger.free();
+  }
+  const uint64_t per_queue =
+      std::min(options_.cq_entries, traits_.cq_entries_max);
+  return free + (options_.cq_count_max - queues_.size()) * per_queue;
+}
+
+absl::StatusOr<CompletionQueue*> LocalDevice::Reserve(uint32_t entries) {
+  for (const auto& queue : queues_) {
+    if (!queue->dead && queue->ledger.Reserve(entries)) return queue.get();
+  }
+  SLUICE_ASSIGN_OR_RETURN(CompletionQueue * queue, AddQueue(entries));
+  if (queue->ledger.Reserve(entries)) return queue;
+  return absl::ResourceExhaustedError(absl::StrCat("completion queue of ",
+                                                   queue->ledger.capacity(),
+                                                   " entries for ", entries));
+}
+
+absl::StatusOr<CompletionQueue*> LocalDevice::AddQueue(uint32_t entries_min) {
+  const uint32_t entries =
+      std::min(options_.cq_entries, traits_.cq_entries_max);
+  if (queues_.size() >= options_.cq_count_max || entries < entries_min) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("completion queues of ", traits_.name, ": ",
+                     queues_.size(), " of ", options_.cq_count_max, " in use"));
+  }
+  const int vector =
+      engine_->reactor()->index() % std::max(traits_.completion_vectors, 1);
+  auto queue = std::make_unique<CompletionQueue>(
+      this, VerbsPtr<ibv_cq>(nullptr, VerbsDeleter{&api_}), 0);
+  VerbsPtr<ibv_cq> cq(api_.create_cq(context_, static_cast<int>(entries),
+                                     queue.get(), channel_.get(), vector),
+                      VerbsDeleter{&api_});
+  if (cq == nullptr) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("ibv_create_cq ", traits_.name, " cqe=", entries,
+                            " vector=", vector));
+  }
+  // What the device gave, never less than what was asked for.
+  queue->ledger = CqLedger(static_cast<uint32_t>(cq->cqe));
+  queue->cq = std::move(cq);
+  queues_.push_back(std::move(queue));
+  SLUICE_LOG(kDebug) << "completion queue" << KV("device", traits_.name)
+                     << KV("reactor", engine_->reactor()->index())
+                     << KV("cqe", queues_.back()->ledger.capacity());
+  return queues_.back().get();
+}
+
+void LocalDevice::OnChannelReadable(void* context) {
+  auto* self = static_cast<LocalDevice*>(context);
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  while (self->api_.get_cq_event(self->channel_.get(), &cq, &cq_context) == 0) {
+    self->engine_->OnEvent(static_cast<CompletionQueue*>(cq_context));
+  }
+}
+
+}  // namespace sluice::transport

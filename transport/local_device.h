@@ -1,0 +1,80 @@
+// An RDMA device on one reactor: the protection domain and registered memory,
+// the completion channel and the completion queues. Everything that a queue
+// pair of this reactor needs of the device.
+//
+// Home: its reactor. Made when the device appears or a listener finds it, gone
+// when its last queue pair is.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/reactor.h"
+#include "transport/completion_queue.h"
+#include "transport/memory_domain.h"
+
+namespace sluice::transport {
+
+class CqEngine;
+
+struct LocalDeviceOptions {
+  // Entries of each CQ; the device's and our own limits still hold.
+  uint32_t cq_entries = 32768;
+  // CQs of this device on this reactor at most; beyond that: no resources.
+  uint32_t cq_count_max = 64;
+};
+
+class LocalDevice {
+ public:
+  // Registers `extents`: may block for as long as pinning takes.
+  static absl::StatusOr<std::unique_ptr<LocalDevice>> Create(
+      CqEngine* engine, const VerbsApi& api, ibv_context* context,
+      const DeviceTraits& traits, ExtentPool* extents,
+      const LocalDeviceOptions& options);
+  // Every queue pair is gone.
+  ~LocalDevice();
+  LocalDevice(const LocalDevice&) = delete;
+  LocalDevice& operator=(const LocalDevice&) = delete;
+
+  // A CQ with room for `entries` completions, reserved. Another CQ is made
+  // when none has room, never is one resized. ResourceExhausted: at the limit.
+  absl::StatusOr<CompletionQueue*> Reserve(uint32_t entries);
+  // Entries that Reserve could still give out in all.
+  uint64_t free_entries() const;
+
+  const VerbsApi& api() const { return api_; }
+  ibv_context* context() const { return context_; }
+  const DeviceTraits& traits() const { return traits_; }
+  MemoryDomain* memory() { return memory_.get(); }
+  const std::vector<std::unique_ptr<CompletionQueue>>& queues() const {
+    return queues_;
+  }
+
+  // Queue pairs that live on it.
+  uint32_t queue_pairs = 0;
+
+ private:
+  LocalDevice(CqEngine* engine, const VerbsApi& api, ibv_context* context,
+              const DeviceTraits& traits, const LocalDeviceOptions& options)
+      : engine_(engine),
+        api_(api),
+        context_(context),
+        traits_(traits),
+        options_(options) {}
+  absl::Status OpenChannel();
+  absl::StatusOr<CompletionQueue*> AddQueue(uint32_t entries_min);
+  static void OnChannelReadable(void* context);
+
+  CqEngine* const engine_;
+  const VerbsApi& api_;
+  ibv_context* const context_;
+  const DeviceTraits traits_;
+  const LocalDeviceOptions options_;
+  std::unique_ptr<MemoryDomain> memory_;
+  VerbsPtr<ibv_comp_channel> channel_;
+  FdWatch* channel_watch_ = nullptr;
+  std::vector<std::unique_ptr<CompletionQueue>> queues_;
+};
+
+}  // namespace sluice::transport

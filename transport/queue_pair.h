@@ -1,0 +1,234 @@
+// One connection: an RC queue pair with its receives, command contexts and send
+// credits. Everything posted is counted; nothing is posted without a credit,
+// and a credit comes back when the completion is polled. Commands that find no
+// credit wait in order.
+//
+// Owned by the target's queue, lives on one reactor. Bound: depth d receives,
+// 2d command contexts, (cq_depth_factor - 1) x d sends, WRITEs and READs.
+//
+// Life: Create (INIT, receives posted) - accept - up - Break (error state, by
+// the peer, a fault or Disconnect) - Drained (all work requests accounted for,
+// or the deadline) - Destroy (verbs objects gone, share returned) - destructor
+// (when no command uses its memory any more).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/reactor.h"
+#include "core/task.h"
+#include "nvme/sgl.h"
+#include "nvme/sqe.h"
+#include "transport/cm_channel.h"
+#include "transport/cq_engine.h"
+#include "transport/local_device.h"
+
+namespace sluice::transport {
+
+struct QueuePairOptions {
+  uint32_t depth = 128;              // commands in flight: receives posted
+  uint32_t cq_depth_factor = 4;      // 2 to 4
+  uint32_t in_capsule_bytes = 4096;  // data a command capsule may carry
+  uint32_t read_depth = 1;           // RDMA READs in flight, as negotiated
+};
+
+class QueuePair;
+struct Ticket;
+
+// A command on its way: from its receive until its response has been sent.
+struct CommandContext : ListNode {
+  QueuePair* qp = nullptr;
+  nvme::Sqe sqe;                    // a copy: the receive may be reposted
+  std::byte* in_capsule = nullptr;  // data behind the SQE, until the repost
+  uint32_t in_capsule_bytes = 0;    // received
+  uint16_t index = 0;
+  uint16_t receive_slot = 0;
+  bool receive_held = false;  // not reposted yet
+};
+
+// What the target's queue hears. Called on the reactor, from its poll.
+class CapsuleHandler {
+ public:
+  virtual ~CapsuleHandler() = default;
+  // The context is the handler's until Release().
+  virtual void OnCommand(CommandContext* command) = 0;
+  // The connection is down for good, said once. Close it.
+  virtual void OnDown(const char* why) = 0;
+};
+
+// Counters of one queue pair.
+struct QueuePairStats {
+  uint64_t commands = 0;
+  uint64_t credit_waits = 0;   // rounds that found no send credit
+  uint64_t context_waits = 0;  // receives that found no command context
+  uint64_t bytes_read = 0;     // by RDMA READ, from the host
+  uint64_t bytes_written = 0;  // by RDMA WRITE, to the host
+  uint64_t stale = 0;
+};
+
+class QueuePair final : public CmSink {
+ public:
+  // Makes the queue pair on `id` (which stays the caller's on error) and posts
+  // its receives. ResourceExhausted: no CQ share, no memory, no queue pair.
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(
+      CqEngine* engine, LocalDevice* device, rdma_cm_id* id,
+      const QueuePairOptions& options);
+  ~QueuePair() override;
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  void set_handler(CapsuleHandler* handler) { handler_ = handler; }
+  CapsuleHandler* handler() const { return handler_; }
+
+  // --- the data path: queue_pair_datapath.cc ---
+
+  // Pulls the host's buffers one after the other into `sink`, by RDMA READ.
+  // Suspends. False: the connection is down, the data is not there.
+  // `remote` stays valid until it ends.
+  Task<bool> ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
+                        Extent sink);
+  // Writes `bytes` of `source` to the host's buffers in order, if there are
+  // any, and sends the response behind them; reposts the command's receive
+  // before that. Suspends until the device is done with all of it. False: the
+  // connection went down first.
+  Task<bool> Respond(CommandContext* command, nvme::Cqe response,
+                     absl::Span<const nvme::KeyedDescriptor> remote,
+                     Extent source, uint32_t bytes, uint32_t invalidate_key);
+  // Gives the context back; its receive is reposted if it still is held.
+  void Release(CommandContext* command);
+
+  // Whether a response may carry SEND_WITH_INV.
+  bool can_invalidate() const { return traits_.send_with_invalidate; }
+  ExtentPool* extents() const { return memory_->extents(); }
+
+  // --- life: queue_pair.cc ---
+
+  bool up() const { return state_ == State::kUp; }
+  // Accepts the connection; a failure breaks it. A command may arrive before
+  // the ESTABLISHED event and is served like any other [spec §1.6].
+  void Accept();
+  void OnCmEvent(const rdma_cm_event& event) override;
+  // Goes back to the connection manager with the queue pair's end.
+  void set_ticket(Ticket* ticket) { ticket_ = ticket; }
+  // Takes the connection down; everything posted will be flushed. Repeats do
+  // nothing. `why` is a literal.
+  void Break(const char* why);
+  // Ends the connection in order: the peer hears of it.
+  void Disconnect(const char* why);
+  // Waits until every work request is accounted for, at most `limit`. True
+  // when they are.
+  Task<bool> Drained(absl::Duration limit);
+  // Destroys the queue pair and the id, returns the CQ share. Operations that
+  // the device never gave back fail now. From no completion's call stack.
+  void Destroy();
+
+  rdma_cm_id* id() const { return id_; }
+  CompletionQueue* queue() const { return queue_; }
+  LocalDevice* device() const { return device_; }
+  Reactor* reactor() const { return engine_->reactor(); }
+  const QueuePairOptions& options() const { return options_; }
+  const QueuePairStats& stats() const { return stats_; }
+  uint32_t outstanding() const { return receives_posted_ + sends_posted_; }
+
+  // --- the CQ engine's ---
+  void OnCompletion(const ibv_wc& completion, const WrTag& tag);
+  void Post();
+  bool dirty = false;
+
+ private:
+  enum class State : uint8_t { kUp, kBroken, kDestroyed };
+  class CreditWait;
+  class SendOp;
+  friend class CreditWait;
+  friend class SendOp;
+
+  struct ReceiveSlot {
+    ibv_recv_wr wr;
+    ibv_sge sge[2];
+  };
+  struct SendSlot {
+    SendOp* op = nullptr;
+    uint8_t generation = 0;
+  };
+  // A receive that waits for a context.
+  struct ParkedReceive {
+    uint16_t slot;
+    uint32_t bytes;
+  };
+
+  QueuePair(CqEngine* engine, LocalDevice* device, rdma_cm_id* id,
+            const QueuePairOptions& options);
+  absl::Status Init();
+  absl::Status MakeMemory();
+  absl::Status MakeQueuePair();
+  absl::Status PostAllReceives();
+  void PrepareSlots();
+  uint32_t send_depth() const {
+    return (options_.cq_depth_factor - 1) * options_.depth;
+  }
+  uint32_t share() const { return options_.cq_depth_factor * options_.depth; }
+
+  // The data path.
+  void OnReceive(const ibv_wc& completion, uint16_t slot);
+  void OnSent(const ibv_wc& completion, const WrTag& tag);
+  void Deliver(uint16_t slot, uint32_t bytes);
+  void Repost(uint16_t slot);
+  bool TakeCredits(uint32_t sends, uint32_t reads);
+  void ReturnCredits(uint32_t sends, uint32_t reads);
+  ibv_send_wr* AppendSend(SendOp* op, WrKind kind, const std::byte* data,
+                          uint32_t bytes, uint32_t lkey, bool last);
+  void FinishOp(SendOp* op, bool resume_now);
+  void FailUnposted(ibv_send_wr* first);
+  void PostReceives();
+  void PostSends();
+  void CompletionFailed(const ibv_wc& completion, const char* what);
+  void MaybeDrained();
+
+  CqEngine* const engine_;
+  LocalDevice* const device_;
+  const DeviceTraits& traits_;
+  rdma_cm_id* id_;
+  const QueuePairOptions options_;
+  CapsuleHandler* handler_ = nullptr;
+  State state_ = State::kUp;
+  Ticket* ticket_ = nullptr;
+  WrTag tag_;  // qp_index and qp_generation of all its tags
+  CompletionQueue* queue_ = nullptr;
+
+  // Memory, where a device wants it private to this queue pair.
+  std::unique_ptr<ExtentPool> private_extents_;
+  std::unique_ptr<MemoryDomain> private_memory_;
+  MemoryDomain* memory_ = nullptr;
+  RegisteredBlock capsules_;    // d x 64 commands, then 2d x 16 responses
+  RegisteredBlock in_capsule_;  // d x in_capsule_bytes
+  uint32_t in_capsule_stride_ = 0;
+  bool inline_responses_ = false;
+
+  std::vector<ReceiveSlot> receives_;
+  std::vector<CommandContext> contexts_;
+  IntrusiveList<CommandContext> free_contexts_;
+  std::vector<ParkedReceive> parked_;  // a ring of d
+  uint32_t parked_first_ = 0;
+  uint32_t parked_count_ = 0;
+  ibv_recv_wr* repost_first_ = nullptr;
+  ibv_recv_wr** repost_last_ = &repost_first_;
+  uint32_t repost_count_ = 0;
+
+  std::vector<SendSlot> send_slots_;
+  std::vector<uint16_t> free_send_slots_;
+  uint32_t sends_free_ = 0;
+  uint32_t reads_free_ = 0;
+  IntrusiveList<Waiter> credit_waiters_;
+  ibv_send_wr* send_first_ = nullptr;
+  ibv_send_wr** send_last_ = &send_first_;
+  uint32_t send_count_ = 0;
+
+  uint32_t receives_posted_ = 0;  // not yet polled back
+  uint32_t sends_posted_ = 0;
+  Waiter* drain_waiter_ = nullptr;
+  QueuePairStats stats_;
+};
+
+}  // namespace sluice::transport

@@ -1,0 +1,385 @@
+// The data path of a queue pair: no allocation, no lock, no system call but the
+// doorbell. Setup and teardown are in queue_pair.cc.
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "transport/queue_pair.h"
+#include "transport/send_op.h"
+
+namespace sluice::transport {
+
+QueuePair::SendOp::SendOp(QueuePair* qp, bool reads) : is_read(reads) {
+  // Every operation holds a credit, and there are as many slots as credits.
+  SLUICE_CHECK(!qp->free_send_slots_.empty());
+  slot = qp->free_send_slots_.back();
+  qp->free_send_slots_.pop_back();
+  qp->send_slots_[slot].op = this;
+}
+
+// --- completions ---
+
+void QueuePair::OnCompletion(const ibv_wc& completion, const WrTag& tag) {
+  switch (tag.kind) {
+    case WrKind::kReceive:
+      OnReceive(completion, tag.slot);
+      break;
+    case WrKind::kSend:
+    case WrKind::kWrite:
+    case WrKind::kRead:
+      OnSent(completion, tag);
+      break;
+    case WrKind::kNone:
+      ++stats_.stale;
+      break;
+  }
+  MaybeDrained();
+}
+
+void QueuePair::OnReceive(const ibv_wc& completion, uint16_t slot) {
+  if (slot >= receives_.size() || receives_posted_ == 0) {
+    ++stats_.stale;
+    return;
+  }
+  --receives_posted_;
+  queue_->ledger.Returned(1);
+  if (completion.status != IBV_WC_SUCCESS) {
+    CompletionFailed(completion, "receive");
+    return;
+  }
+  if (!up()) return;
+  if (completion.byte_len < nvme::kSqeBytes) {
+    // Fatal for the connection [spec §2.1].
+    SLUICE_LOG(kWarning) << "command capsule too short, closing the connection"
+                         << KV("bytes", completion.byte_len);
+    Break("capsule shorter than 64 bytes");
+    return;
+  }
+  const uint32_t data_bytes =
+      completion.byte_len - static_cast<uint32_t>(nvme::kSqeBytes);
+  if (free_contexts_.empty()) {
+    // The host may not have more than d commands in flight; their responses'
+    // completions come soon.
+    SLUICE_CHECK(parked_count_ < parked_.size());
+    const size_t place = (parked_first_ + parked_count_++) % parked_.size();
+    parked_[place] = ParkedReceive{slot, data_bytes};
+    ++stats_.context_waits;
+    return;
+  }
+  Deliver(slot, data_bytes);
+}
+
+void QueuePair::Deliver(uint16_t slot, uint32_t bytes) {
+  CommandContext* command = free_contexts_.PopFront();
+  const auto* capsule =
+      reinterpret_cast<const std::byte*>(receives_[slot].sge[0].addr);
+  command->sqe = nvme::ReadSqe(absl::MakeConstSpan(capsule, nvme::kSqeBytes));
+  command->in_capsule =
+      bytes > 0 ? reinterpret_cast<std::byte*>(receives_[slot].sge[1].addr)
+                : nullptr;
+  command->in_capsule_bytes = bytes;
+  command->receive_slot = slot;
+  command->receive_held = true;
+  ++stats_.commands;
+  handler_->OnCommand(command);
+}
+
+void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
+  if (tag.slot >= send_slots_.size() || send_slots_[tag.slot].op == nullptr ||
+      send_slots_[tag.slot].generation != tag.slot_generation) {
+    ++stats_.stale;
+    return;
+  }
+  SendOp* op = send_slots_[tag.slot].op;
+  // A queue pair completes in order: the last of a chain vouches for those
+  // before it that were not signalled. An earlier one speaks for itself.
+  const uint32_t returned = tag.last ? op->work_requests : 1;
+  SLUICE_CHECK(returned <= op->work_requests);
+  SLUICE_CHECK(returned <= sends_posted_);
+  op->work_requests = static_cast<uint16_t>(op->work_requests - returned);
+  sends_posted_ -= returned;
+  queue_->ledger.Returned(returned);
+  ReturnCredits(returned, op->is_read ? returned : 0);
+  if (completion.status != IBV_WC_SUCCESS) {
+    op->failed = true;
+    CompletionFailed(completion, op->is_read ? "RDMA READ" : "SEND or WRITE");
+  }
+  if (op->work_requests == 0) FinishOp(op, /*resume_now=*/true);
+}
+
+void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what) {
+  // Flushes follow the first error, and every disconnect: counted by the CQ.
+  if (completion.status == IBV_WC_WR_FLUSH_ERR) {
+    Break("flushed");
+    return;
+  }
+  if (up()) {
+    SLUICE_LOG(kWarning) << what << " failed, closing the connection"
+                         << KV("status", static_cast<int>(completion.status))
+                         << KV("vendor", completion.vendor_err)
+                         << KV("qp", completion.qp_num);
+    SLUICE_LOG(kInfo) << "last completions:\n" << queue_->recorder.Dump(8);
+  }
+  Break("completion with an error");
+}
+
+void QueuePair::FinishOp(SendOp* op, bool resume_now) {
+  SendSlot& slot = send_slots_[op->slot];
+  slot.op = nullptr;
+  ++slot.generation;
+  free_send_slots_.push_back(op->slot);
+  op->done = true;
+  if (!op->frame) return;  // not awaited yet
+  if (resume_now) {
+    op->frame.resume();
+  } else {
+    reactor()->Schedule(op);
+  }
+}
+
+// --- credits ---
+
+bool QueuePair::TakeCredits(uint32_t sends, uint32_t reads) {
+  if (sends_free_ < sends || reads_free_ < reads) return false;
+  sends_free_ -= sends;
+  reads_free_ -= reads;
+  return true;
+}
+
+void QueuePair::ReturnCredits(uint32_t sends, uint32_t reads) {
+  sends_free_ += sends;
+  reads_free_ += reads;
+  while (auto* waiter = static_cast<CreditWait*>(credit_waiters_.front())) {
+    if (!TakeCredits(waiter->sends, waiter->reads)) return;
+    waiter->granted = true;
+    credit_waiters_.Remove(waiter);
+    reactor()->Schedule(waiter);
+  }
+}
+
+// --- what commands do ---
+
+Task<bool> QueuePair::ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
+                                 Extent sink) {
+  size_t next = 0;
+  uint32_t offset = 0;
+  while (next < remote.size()) {
+    CreditWait credit(this, 1, 1);
+    const bool granted = co_await credit;
+    if (!granted) co_return false;
+    uint32_t round = 1;
+    while (next + round < remote.size() && credit_waiters_.empty() &&
+           TakeCredits(1, 1)) {
+      ++round;
+    }
+    SendOp op(this, /*reads=*/true);
+    for (uint32_t i = 0; i < round; ++i, ++next) {
+      const nvme::KeyedDescriptor& piece = remote[next];
+      SLUICE_CHECK(piece.length_bytes <= sink.bytes - offset);
+      ibv_send_wr* wr =
+          AppendSend(&op, WrKind::kRead, sink.data + offset, piece.length_bytes,
+                     memory_->data_lkey(), i + 1 == round);
+      wr->opcode = IBV_WR_RDMA_READ;
+      wr->wr.rdma.remote_addr = piece.address;
+      wr->wr.rdma.rkey = piece.key;
+      offset += piece.length_bytes;
+    }
+    stats_.bytes_read += offset;
+    const bool ok = co_await op;
+    if (!ok) co_return false;
+  }
+  co_return true;
+}
+
+Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
+                              absl::Span<const nvme::KeyedDescriptor> remote,
+                              Extent source, uint32_t bytes,
+                              uint32_t invalidate_key) {
+  // One round: all WRITEs and the SEND, chained. A queue so shallow that they
+  // do not fit at once would deadlock on its own credits.
+  uint32_t pieces = 0;
+  for (uint32_t left = bytes; left > 0; ++pieces) {
+    SLUICE_CHECK(pieces < remote.size());
+    left -= std::min(left, remote[pieces].length_bytes);
+  }
+  uint32_t written = 0;
+  uint32_t first = 0;
+  while (first + 1 < pieces && pieces - first + 1 > send_depth()) {
+    const uint32_t round = std::min(pieces - first, send_depth());
+    CreditWait credit(this, round, 0);
+    const bool granted = co_await credit;
+    if (!granted) co_return false;
+    SendOp op(this, /*reads=*/false);
+    for (uint32_t i = 0; i < round; ++i, ++first) {
+      const uint32_t length =
+          std::min(bytes - written, remote[first].length_bytes);
+      ibv_send_wr* wr =
+          AppendSend(&op, WrKind::kWrite, source.data + written, length,
+                     memory_->data_lkey(), i + 1 == round);
+      wr->opcode = IBV_WR_RDMA_WRITE;
+      wr->wr.rdma.remote_addr = remote[first].address;
+      wr->wr.rdma.rkey = remote[first].key;
+      written += length;
+    }
+    const bool ok = co_await op;
+    if (!ok) co_return false;
+  }
+  CreditWait credit(this, pieces - first + 1, 0);
+  const bool granted = co_await credit;
+  if (!granted) co_return false;
+  // A host that keeps to its depth never finds the queue without a receive
+  // [spec §2.7].
+  if (command->receive_held) {
+    command->receive_held = false;
+    Repost(command->receive_slot);
+  }
+  SendOp op(this, /*reads=*/false);
+  for (; first < pieces; ++first) {
+    const uint32_t length =
+        std::min(bytes - written, remote[first].length_bytes);
+    ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
+                                 length, memory_->data_lkey(), false);
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    if (length >= traits_.signal_writes_from_bytes) {
+      wr->send_flags |= IBV_SEND_SIGNALED;
+    }
+    wr->wr.rdma.remote_addr = remote[first].address;
+    wr->wr.rdma.rkey = remote[first].key;
+    written += length;
+  }
+  stats_.bytes_written += written;
+  std::byte* memory = capsules_.data +
+                      size_t{options_.depth} * nvme::kSqeBytes +
+                      size_t{command->index} * nvme::kCqeBytes;
+  nvme::WriteCqe(response, absl::MakeSpan(memory, nvme::kCqeBytes));
+  ibv_send_wr* wr = AppendSend(&op, WrKind::kSend, memory, nvme::kCqeBytes,
+                               capsules_.lkey, true);
+  wr->opcode = IBV_WR_SEND;
+  if (inline_responses_) wr->send_flags |= IBV_SEND_INLINE;
+  if (invalidate_key != 0 && can_invalidate()) {
+    wr->opcode = IBV_WR_SEND_WITH_INV;
+    wr->invalidate_rkey = invalidate_key;
+  }
+  const bool ok = co_await op;
+  co_return ok;
+}
+
+void QueuePair::Release(CommandContext* command) {
+  if (command->receive_held) {
+    command->receive_held = false;
+    Repost(command->receive_slot);
+  }
+  free_contexts_.PushBack(command);
+  if (parked_count_ == 0 || !up()) return;
+  const ParkedReceive parked = parked_[parked_first_];
+  parked_first_ = (parked_first_ + 1) % static_cast<uint32_t>(parked_.size());
+  --parked_count_;
+  Deliver(parked.slot, parked.bytes);
+}
+
+// --- posting ---
+
+ibv_send_wr* QueuePair::AppendSend(SendOp* op, WrKind kind,
+                                   const std::byte* data, uint32_t bytes,
+                                   uint32_t lkey, bool last) {
+  CqEngine::PendingSend* pending = engine_->NextSend(this);
+  WrTag tag = tag_;
+  tag.kind = kind;
+  tag.last = last;
+  tag.slot = op->slot;
+  tag.slot_generation = send_slots_[op->slot].generation;
+  pending->sge = {reinterpret_cast<uint64_t>(data), bytes, lkey};
+  ibv_send_wr* wr = &pending->wr;
+  *wr = ibv_send_wr{};
+  wr->wr_id = tag.Pack();
+  wr->sg_list = &pending->sge;
+  wr->num_sge = bytes > 0 ? 1 : 0;
+  wr->send_flags = last ? IBV_SEND_SIGNALED : 0;
+  *send_last_ = wr;
+  send_last_ = &wr->next;
+  ++send_count_;
+  ++op->work_requests;
+  return wr;
+}
+
+void QueuePair::Repost(uint16_t slot) {
+  if (!up()) return;
+  ibv_recv_wr* wr = &receives_[slot].wr;
+  wr->next = nullptr;
+  *repost_last_ = wr;
+  repost_last_ = &wr->next;
+  ++repost_count_;
+  engine_->MarkDirty(this);
+}
+
+void QueuePair::Post() {
+  PostReceives();
+  PostSends();
+  MaybeDrained();
+}
+
+void QueuePair::PostReceives() {
+  ibv_recv_wr* first = repost_first_;
+  const uint32_t count = repost_count_;
+  repost_first_ = nullptr;
+  repost_last_ = &repost_first_;
+  repost_count_ = 0;
+  if (first == nullptr || !up()) return;
+  receives_posted_ += count;
+  queue_->ledger.Posted(count);
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(id_->qp, first, &bad);
+  if (error == 0) return;
+  uint32_t unposted = 0;
+  for (; bad != nullptr; bad = bad->next) ++unposted;
+  receives_posted_ -= unposted;
+  queue_->ledger.Returned(unposted);
+  SLUICE_LOG(kError) << "ibv_post_recv failed" << KV("errno", std::abs(error))
+                     << KV("unposted", unposted);
+  Break("ibv_post_recv failed");
+}
+
+void QueuePair::PostSends() {
+  ibv_send_wr* first = send_first_;
+  const uint32_t count = send_count_;
+  send_first_ = nullptr;
+  send_last_ = &send_first_;
+  send_count_ = 0;
+  if (first == nullptr) return;
+  if (!up()) {
+    FailUnposted(first);
+    return;
+  }
+  sends_posted_ += count;
+  queue_->ledger.Posted(count);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(id_->qp, first, &bad);
+  if (error == 0) return;
+  uint32_t unposted = 0;
+  for (ibv_send_wr* wr = bad; wr != nullptr; wr = wr->next) ++unposted;
+  sends_posted_ -= unposted;
+  queue_->ledger.Returned(unposted);
+  // With credits counted, ENOMEM would be our bug; others are the device's.
+  SLUICE_LOG(kError) << "ibv_post_send failed" << KV("errno", std::abs(error))
+                     << KV("unposted", unposted);
+  FailUnposted(bad);
+  Break("ibv_post_send failed");
+}
+
+// Work requests that never reached the device: their operations fail as if
+// flushed, and go on from the reactor's ready list.
+void QueuePair::FailUnposted(ibv_send_wr* first) {
+  for (ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
+    const WrTag tag = WrTag::Unpack(wr->wr_id);
+    SendOp* op = send_slots_[tag.slot].op;
+    SLUICE_CHECK(op != nullptr);
+    SLUICE_CHECK(op->work_requests > 0);
+    op->failed = true;
+    --op->work_requests;
+    ReturnCredits(1, op->is_read ? 1 : 0);
+    if (op->work_requests == 0) FinishOp(op, /*resume_now=*/false);
+  }
+}
+
+}  // namespace sluice::transport
