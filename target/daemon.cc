@@ -1,0 +1,173 @@
+#include "target/daemon.h"
+
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "core/status_macros.h"
+#include "target/daemon_events.h"
+#include "target/daemon_memory.h"
+#include "target/daemon_ready.h"
+#include "target/daemon_restart.h"
+#include "target/stats_json.h"
+#include "target/target.h"
+
+namespace sluice::target {
+namespace {
+
+// While the RDMA device is away.
+constexpr absl::Duration kRetryPeriod = absl::Milliseconds(500);
+// After a restart of ourselves, other errors than a missing device may pass:
+// the kernel still lets go of files and ports, udev sets permissions.
+constexpr absl::Duration kSettleTime = absl::Seconds(10);
+// What Stop may take beyond the drain timeout before it counts as hung.
+constexpr absl::Duration kStopGrace = absl::Seconds(10);
+
+void Print(const std::string& text) {
+  // A reader that is gone is no reason to stop serving.
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+class Daemon {
+ public:
+  Daemon(const TargetOptions& options, const VerbsApi& api, char** argv,
+         std::unique_ptr<DaemonEvents> events)
+      : options_(options), api_(api), argv_(argv), events_(std::move(events)) {}
+
+  absl::Status Run() {
+    SLUICE_ASSIGN_OR_RETURN(target_, Start());
+    if (target_ == nullptr) return absl::OkStatus();  // told to end meanwhile
+    DaemonEvents* events = events_.get();
+    target_->set_on_device_stuck([events](const std::string& device) {
+      SLUICE_LOG(kWarning) << "device is gone and librdmacm cannot let go of "
+                              "it; starting anew"
+                           << KV("device", device);
+      events->RequestRestart();
+    });
+    SayReady();
+    return Serve();
+  }
+
+ private:
+  // The target, or null when a signal came first.
+  absl::StatusOr<std::unique_ptr<Target>> Start() {
+    absl::Time give_up = absl::Now() + kSettleTime;
+    std::string said;
+    while (true) {
+      auto target = Target::Start(options_, api_);
+      if (target.ok() || !options_.wait_for_device) return target;
+      const absl::Status& status = target.status();
+      if (absl::IsNotFound(status)) give_up = absl::Now() + kSettleTime;
+      if (absl::Now() >= give_up) return status;
+      const std::string message(status.message());
+      if (message != said) {
+        SLUICE_LOG(kInfo) << "waiting to start" << KV("because", message);
+        sd_notifyf(0, "STATUS=waiting: %s", message.c_str());
+        said = message;
+      }
+      if (events_->Wait(kRetryPeriod) == DaemonEvent::kTerminate) {
+        return std::unique_ptr<Target>();
+      }
+    }
+  }
+
+  void SayReady() {
+    std::vector<std::string> nqns;
+    for (const auto& subsystem : target_->subsystems()) {
+      if (subsystem->discovery()) continue;
+      nqns.emplace_back(subsystem->nqn().view());
+    }
+    Print(ReadyLines(target_->addresses(), nqns, FindLocalHosts()));
+    sd_notifyf(0,
+               "READY=1\nSTATUS=exporting %zu subsystem(s) on %zu address(es)",
+               nqns.size(), target_->addresses().size());
+  }
+
+  absl::Status Serve() {
+    const int64_t interval = absl::ToInt64Nanoseconds(options_.stats_interval);
+    int64_t next_stats = Clock::Real()->NowNanos() + interval;
+    while (true) {
+      const int64_t left = next_stats - Clock::Real()->NowNanos();
+      if (interval > 0 && left <= 0) {
+        PrintStats();
+        next_stats += (1 - left / interval) * interval;  // none to catch up
+        continue;
+      }
+      switch (events_->Wait(interval > 0 ? absl::Nanoseconds(left)
+                                         : absl::InfiniteDuration())) {
+        case DaemonEvent::kTerminate:
+          Stop();
+          return absl::OkStatus();
+        case DaemonEvent::kRestart:
+          return Restart();
+        case DaemonEvent::kStats:
+          PrintStats();
+          break;
+        case DaemonEvent::kHangup:
+          SLUICE_LOG(kInfo) << "SIGHUP ignored; restart sluiced to change its "
+                               "configuration";
+          break;
+        case DaemonEvent::kTimeout:
+          break;
+      }
+    }
+  }
+
+  void PrintStats() {
+    Print(StatsJson(target_->Snapshot(), absl::Now()) + "\n");
+  }
+
+  void Stop() {
+    SLUICE_LOG(kInfo) << "stopping"
+                      << KV("drain_timeout_s",
+                            absl::ToDoubleSeconds(options_.drain_timeout));
+    sd_notify(0, "STOPPING=1");
+    ExitOnNextSignal(options_.drain_timeout + kStopGrace);
+    if (!target_->Stop()) {
+      SLUICE_LOG(kError) << "some I/O never came back from its disk; its hosts "
+                            "will retry it elsewhere or later; exiting at once";
+      std::fflush(stdout);
+      _exit(0);
+    }
+    target_.reset();
+    SLUICE_LOG(kInfo) << "stopped";
+  }
+
+  absl::Status Restart() {
+    sd_notify(0, "STATUS=starting anew: the RDMA device is gone");
+    SLUICE_LOG(kInfo) << "starting anew: hosts reconnect when the RDMA device "
+                         "is back";
+    std::fflush(stdout);
+    return RestartSelf(argv_, RestartValue(target_->addresses()));
+  }
+
+  const TargetOptions& options_;
+  const VerbsApi& api_;
+  char** const argv_;
+  const std::unique_ptr<DaemonEvents> events_;
+  std::unique_ptr<Target> target_;
+};
+
+}  // namespace
+
+absl::Status RunDaemon(const TargetOptions& options, const VerbsApi& api,
+                       char** argv) {
+  SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, RaiseLockedMemoryLimit()));
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<DaemonEvents> events,
+                          DaemonEvents::Create());
+  Daemon daemon(options, api, argv, std::move(events));
+  return daemon.Run();
+}
+
+}  // namespace sluice::target

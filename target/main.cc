@@ -1,0 +1,61 @@
+// sluiced: exit 0 when it did what it was told, 2 for flags and TOML, 1 for
+// everything else that fails, with one line on stderr.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "core/log.h"
+#include "target/daemon.h"
+#include "target/daemon_events.h"
+#include "target/daemon_ready.h"
+#include "target/daemon_restart.h"
+#include "target/flags.h"
+#include "target/subsystem.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::target {
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+// One line, whatever a path or a name in it holds.
+int Fail(int code, const absl::Status& status) {
+  std::string line(status.message());
+  for (char& c : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
+  }
+  std::fprintf(stderr, "sluiced: %s\n", line.c_str());
+  return code;
+}
+
+int Main(int argc, char** argv) {
+  BlockDaemonSignals();
+  absl::StatusOr<Invocation> invocation = ParseFlags(argc, argv);
+  if (!invocation.ok()) return Fail(kExitUsage, invocation.status());
+  if (!invocation->answer.empty()) {
+    std::fputs(invocation->answer.c_str(), stdout);
+    return 0;
+  }
+  TargetOptions& options = invocation->options;
+  SetLogLevel(options.log_level);
+  if (invocation->check_config) {
+    const std::string nqn = DefaultNqn(ReadMachineId());
+    std::fputs(DescribeExports(options, nqn).c_str(), stdout);
+    return 0;
+  }
+  if (const char* restarted = std::getenv(kRestartVariable)) {
+    ApplyRestart(restarted, &options);
+    unsetenv(kRestartVariable);
+  }
+  const absl::Status status = RunDaemon(options, VerbsApi::System(), argv);
+  return status.ok() ? 0 : Fail(kExitFailure, status);
+}
+
+}  // namespace
+}  // namespace sluice::target
+
+int main(int argc, char** argv) { return sluice::target::Main(argc, argv); }

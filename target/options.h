@@ -1,0 +1,65 @@
+// What an operator can set, with its default, unit and effect. Flags and TOML
+// fill it (flags.h, config.h); only the program reads them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/log.h"
+#include "core/reactor.h"
+#include "core/units.h"
+
+namespace sluice::target {
+
+// One namespace. NSIDs follow the order in which they are given, from 1.
+struct NamespaceOptions {
+  std::string path;            // PATH, "null:SIZE" or "ram:SIZE"
+  uint32_t block_bytes = 512;  // 512 or 4096
+  bool read_only = false;      // hosts see a write-protected disk
+  bool shared = false;         // do not claim the backing exclusively
+};
+
+struct SubsystemOptions {
+  std::string nqn;  // empty: derived from the machine's id
+  std::vector<NamespaceOptions> namespaces;
+  std::vector<std::string> allowed_hosts;  // host NQNs; empty: every host
+  std::string serial;                      // empty: derived, stable
+};
+
+struct TargetOptions {
+  std::vector<SubsystemOptions> subsystems;
+  // "ADDR[:PORT]", "[V6%IFACE]:PORT"; empty: every address, port 4420.
+  std::vector<std::string> listen;
+  // Processors to run reactors on, one each; empty: one reactor, not pinned.
+  std::vector<int> cores;
+  PollMode poll_mode = PollMode::kHybrid;
+  // CQ entries per queue depth, 2 to 4: less memory against fewer stalls.
+  uint32_t cq_depth_factor = 4;
+  // Commands in flight per I/O queue: MQES + 1, 2 to 1024.
+  uint32_t queue_depth = 128;
+  // Queue pairs of the process, admin ones included; more are rejected.
+  uint32_t max_queues = 4096;
+  // Write data that a command capsule carries, a multiple of 16 up to 16 KiB;
+  // 0: none. Saves a round trip for small writes, costs depth x this per queue.
+  uint32_t in_capsule_bytes = 4096;
+  // Data buffers, split over the reactors; at least 8 MiB each.
+  uint64_t buffer_pool_bytes = 64 * kMiB;
+  // SIGTERM: how long in-flight I/O may take.
+  absl::Duration drain_timeout = absl::Seconds(5);
+  // One JSON line of counters this often; zero: only on SIGUSR1.
+  absl::Duration stats_interval = absl::ZeroDuration();
+  LogLevel log_level = LogLevel::kInfo;
+  // After a restart of ourselves: wait for the RDMA device to come back.
+  bool wait_for_device = false;
+  // Identifies this machine in serials, NGUIDs and UUIDs; empty: read from
+  // /etc/machine-id.
+  std::string machine_id;
+
+  // One line that says what to do, naming the flag.
+  absl::Status Validate() const;
+};
+
+}  // namespace sluice::target

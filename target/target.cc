@@ -1,0 +1,231 @@
+#include "target/target.h"
+
+#include <algorithm>
+
+#include "core/async.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/status_macros.h"
+#include "nvme/limits.h"
+
+namespace sluice::target {
+namespace {
+
+// How often the backings are asked for their size: a host sees growth within
+// two of these.
+constexpr absl::Duration kSizeInterval = absl::Milliseconds(900);
+
+transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
+  transport::ShardOptions shard;
+  const size_t reactors = std::max<size_t>(options.cores.size(), 1);
+  shard.pool_bytes = options.buffer_pool_bytes / reactors;
+  shard.cq_depth_factor = options.cq_depth_factor;
+  shard.in_capsule_bytes = options.in_capsule_bytes;
+  return shard;
+}
+
+}  // namespace
+
+Target::Target(const TargetOptions& options, const VerbsApi& api)
+    : api_(api), size_timer_(&OnSizeTimer, this) {
+  shared_.options = options;
+  if (shared_.options.machine_id.empty()) {
+    shared_.options.machine_id = ReadMachineId();
+  }
+  if (shared_.options.listen.empty()) {
+    shared_.options.listen.push_back("0.0.0.0");
+  }
+  shared_.registry = &registry_;
+  shared_.pool = &pool_;
+}
+
+Target::~Target() { SLUICE_CHECK(threads_.empty()); }
+
+absl::StatusOr<std::unique_ptr<Target>> Target::Start(
+    const TargetOptions& options, const VerbsApi& api) {
+  std::unique_ptr<Target> target(new Target(options, api));
+  absl::Status status = target->OpenSubsystems();
+  if (status.ok()) status = target->StartReactors();
+  if (status.ok()) status = target->Listen();
+  if (status.ok()) return target;
+  target->StopReactors();
+  return status;
+}
+
+void Target::set_on_device_stuck(
+    std::function<void(const std::string&)> callback) {
+  on_device_stuck_ = std::move(callback);
+}
+
+absl::Status Target::OpenSubsystems() {
+  for (const SubsystemOptions& wanted : shared_.options.subsystems) {
+    SLUICE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Subsystem> subsystem,
+        Subsystem::Open(wanted, shared_.options.machine_id));
+    shared_.subsystems.push_back(std::move(subsystem));
+  }
+  shared_.subsystems.push_back(
+      Subsystem::Discovery(shared_.options.machine_id));
+  return absl::OkStatus();
+}
+
+absl::Status Target::StartReactors() {
+  std::vector<int> cores = shared_.options.cores;
+  if (cores.empty()) cores.push_back(-1);
+  for (size_t i = 0; i < cores.size(); ++i) {
+    ReactorOptions options;
+    options.index = static_cast<int>(i);
+    options.cpu = cores[i];
+    options.poll_mode = shared_.options.poll_mode;
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<ReactorThread> thread,
+                            ReactorThread::Start(options));
+    threads_.push_back(std::move(thread));
+  }
+  shared_.control = threads_.front()->reactor();
+  const transport::ShardOptions shard_options = ShardOptionsOf(shared_.options);
+  for (const auto& thread : threads_) {
+    Reactor* reactor = thread->reactor();
+    absl::StatusOr<std::unique_ptr<TargetShard>> shard = thread->Run([&] {
+      return TargetShard::Create(reactor, api_, &shared_, shard_options);
+    });
+    if (!shard.ok()) return shard.status();
+    shards_.push_back(*std::move(shard));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Target::Listen() {
+  transport::ConnectionManagerOptions options;
+  options.queues_max = shared_.options.max_queues;
+  options.io_depth_max = shared_.options.queue_depth;
+  options.qid_max = static_cast<uint16_t>(kIoQueuesMax);
+  std::vector<transport::Shard*> shards;
+  for (const auto& shard : shards_) shards.push_back(shard->transport());
+  manager_ = std::make_unique<transport::ConnectionManager>(
+      shared_.control, api_, options, shards, this);
+  ReactorThread* control = threads_.front().get();
+  SLUICE_RETURN_IF_ERROR(control->Run([this] { return manager_->Open(); }));
+  for (const std::string& text : shared_.options.listen) {
+    SLUICE_ASSIGN_OR_RETURN(
+        transport::ListenAddress address,
+        transport::ParseListenAddress(text, nvme::kDefaultPort));
+    SLUICE_RETURN_IF_ERROR(
+        control->RunTask([&] { return manager_->Listen(&address); }));
+    shared_.addresses.push_back(address);
+  }
+  control->Run([this] {
+    ArmSizeTimer();
+    manager_->StartAccepting();
+  });
+  return absl::OkStatus();
+}
+
+bool Target::Stop() {
+  ReactorThread* control = threads_.front().get();
+  control->Run([this] {
+    stopping_ = true;
+    manager_->StopAccepting();
+  });
+  bool clean = true;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    TargetShard* shard = shards_[i].get();
+    clean &= threads_[i]->RunTask(
+        [&] { return shard->Drain(shared_.options.drain_timeout); });
+  }
+  if (!clean) return false;
+  StopReactors();
+  return true;
+}
+
+// Frees everything in reverse order, each piece on its own reactor.
+void Target::StopReactors() {
+  if (!threads_.empty()) {
+    ReactorThread* control = threads_.front().get();
+    control->Run([this] { stopping_ = true; });
+    control->RunTask([this]() -> Task<void> { return CloseControl(); });
+    for (size_t i = shards_.size(); i-- > 0;) {
+      threads_[i]->Run([&] { shards_[i].reset(); });
+    }
+    shards_.clear();
+  }
+  threads_.clear();
+}
+
+// On the control reactor.
+Task<void> Target::CloseControl() {
+  shared_.control->CancelTimer(&size_timer_);
+  co_await scope_.Close();
+  if (manager_ == nullptr) co_return;
+  // Tickets of the last connections may still be on their way.
+  while (manager_->connections() > 0) {
+    SleepFor pause(shared_.control, absl::Milliseconds(1));
+    co_await pause;
+  }
+  co_await manager_->Close();
+  manager_.reset();
+}
+
+// --- growth of backings ---
+
+void Target::ArmSizeTimer() {
+  if (stopping_) return;
+  shared_.control->ArmTimer(
+      &size_timer_,
+      shared_.control->now_nanos() + absl::ToInt64Nanoseconds(kSizeInterval));
+}
+
+void Target::OnSizeTimer(void* context) {
+  auto* self = static_cast<Target*>(context);
+  self->scope_.Spawn(self->CheckSizes());
+}
+
+Task<void> Target::CheckSizes() {
+  for (const auto& subsystem : shared_.subsystems) {
+    for (const Namespace& entry : subsystem->namespaces()) {
+      const blockdev::Backing* backing = entry.backing.get();
+      const auto ask = [backing] { return backing->CurrentSizeBytes(); };
+      CallBlocking call(shared_.pool, ask);
+      const absl::StatusOr<uint64_t> size = co_await call;
+      if (stopping_) co_return;
+      if (size.ok()) co_await TellSize(subsystem.get(), entry.nsid, *size);
+    }
+  }
+  ArmSizeTimer();
+}
+
+// Every reactor first, then the hosts: none of them meets the old end.
+Task<void> Target::TellSize(const Subsystem* subsystem, uint32_t nsid,
+                            uint64_t size_bytes) {
+  const TargetShard::Devices* devices = shards_.front()->DevicesOf(subsystem);
+  const uint64_t known = (*devices)[nsid - 1]->geometry().size_bytes;
+  if (size_bytes <= known) co_return;
+  SLUICE_LOG(kInfo) << "namespace has grown"
+                    << KV("nqn", subsystem->nqn().view()) << KV("nsid", nsid)
+                    << KV("from", known) << KV("to", size_bytes);
+  for (const auto& shard : shards_) {
+    TargetShard* target = shard.get();
+    const auto grow = [target, subsystem, nsid, size_bytes] {
+      target->SetSize(subsystem, nsid, size_bytes);
+    };
+    CallOn call(target->reactor(), grow);
+    co_await call;
+  }
+  for (const auto& shard : shards_) {
+    TargetShard* target = shard.get();
+    const auto tell = [target, subsystem, nsid] {
+      target->TellNamespaceChanged(subsystem, nsid);
+    };
+    CallOn call(target->reactor(), tell);
+    co_await call;
+  }
+}
+
+bool Target::KnowsController(uint16_t cntlid) {
+  return registry_.Find(cntlid) != nullptr;
+}
+
+void Target::OnDeviceStuck(const std::string& device) {
+  if (on_device_stuck_) on_device_stuck_(device);
+}
+
+}  // namespace sluice::target

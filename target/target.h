@@ -1,0 +1,105 @@
+// The target: reactors, subsystems, listeners. Started and stopped by a program
+// or a test from a thread that is no reactor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/blocking_pool.h"
+#include "core/reactor_thread.h"
+#include "target/options.h"
+#include "target/registry.h"
+#include "target/target_shard.h"
+#include "transport/connection_manager.h"
+
+namespace sluice::target {
+
+// Counters of everything, taken at one moment per reactor.
+struct TargetSnapshot {
+  struct Shard {
+    int index = 0;
+    ReactorStats reactor;
+    transport::CqStats completion_queues;
+    TargetProbe target;
+    uint64_t queues = 0;
+    uint64_t cq_count = 0;
+    uint64_t cq_capacity = 0;  // entries of all CQs
+    uint64_t cq_reserved = 0;
+    uint64_t cq_outstanding = 0;
+    uint64_t cq_outstanding_max = 0;  // highest seen, summed over the CQs
+    uint64_t pool_bytes = 0;
+    uint64_t pool_used_bytes = 0;
+    uint64_t pool_waits = 0;
+    uint64_t ring_overflows = 0;
+    uint64_t registered_bytes = 0;
+  };
+  std::vector<Shard> shards;
+  transport::ConnectionStats connections;
+  uint64_t connections_open = 0;
+  uint64_t controllers = 0;
+};
+
+class Target final : public transport::ConnectionOwner {
+ public:
+  // Opens the backings, starts the reactors, listens. When it returns hosts can
+  // connect. Errors are one line that says what to do; nothing is left behind.
+  static absl::StatusOr<std::unique_ptr<Target>> Start(
+      const TargetOptions& options, const VerbsApi& api);
+  // Stop() was called.
+  ~Target() override;
+
+  // Addresses with the ports chosen, in the order of options.listen.
+  const std::vector<transport::ListenAddress>& addresses() const {
+    return shared_.addresses;
+  }
+  const std::vector<std::unique_ptr<Subsystem>>& subsystems() const {
+    return shared_.subsystems;
+  }
+  const TargetOptions& options() const { return shared_.options; }
+
+  // Thread-safe.
+  TargetSnapshot Snapshot();
+  // A device is gone that librdmacm cannot let go of in this process: called
+  // on the control reactor. Set before Start's listeners can lose one.
+  void set_on_device_stuck(std::function<void(const std::string&)> callback);
+
+  // Finishes or fails what is in flight within options.drain_timeout,
+  // disconnects the hosts, frees everything. False: some I/O never came back
+  // and the process should exit at once.
+  bool Stop();
+
+  // transport::ConnectionOwner, on the control reactor.
+  bool KnowsController(uint16_t cntlid) override;
+  void OnDeviceStuck(const std::string& device) override;
+
+ private:
+  Target(const TargetOptions& options, const VerbsApi& api);
+  absl::Status OpenSubsystems();
+  absl::Status StartReactors();
+  absl::Status Listen();
+  void StopReactors();
+  Task<void> CloseControl();
+  static void OnSizeTimer(void* context);
+  void ArmSizeTimer();
+  Task<void> CheckSizes();
+  Task<void> TellSize(const Subsystem* subsystem, uint32_t nsid,
+                      uint64_t size_bytes);
+
+  const VerbsApi& api_;
+  TargetShared shared_;
+  Registry registry_;
+  BlockingPool pool_;
+  std::vector<std::unique_ptr<ReactorThread>> threads_;
+  std::vector<std::unique_ptr<TargetShard>> shards_;
+  std::unique_ptr<transport::ConnectionManager> manager_;
+  std::function<void(const std::string&)> on_device_stuck_;
+  // The control reactor's:
+  Scope scope_;
+  Timer size_timer_;
+  bool stopping_ = false;
+};
+
+}  // namespace sluice::target

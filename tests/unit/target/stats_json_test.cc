@@ -1,0 +1,78 @@
+#include "target/stats_json.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+
+namespace sluice::target {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TargetSnapshot TwoShards() {
+  TargetSnapshot snapshot;
+  snapshot.shards.resize(2);
+  snapshot.shards[1].index = 1;
+  snapshot.shards[0].target.read_commands = 3;
+  snapshot.shards[1].target.read_commands = 4;
+  snapshot.shards[1].target.written_bytes = UINT64_MAX;
+  snapshot.shards[1].completion_queues.rescued = 5;
+  snapshot.shards[1].cq_outstanding_max = 6;
+  snapshot.shards[1].reactor.sleeps = 7;
+  snapshot.shards[0].queues = 8;
+  snapshot.connections.no_resources = 9;
+  snapshot.connections_open = 10;
+  snapshot.controllers = 11;
+  return snapshot;
+}
+
+TEST(StatsJson, SumsAndLabelsTheReactors) {
+  const std::string line = StatsJson(TwoShards(), absl::FromUnixMillis(1500));
+  const Json json = Json::parse(line);
+
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  EXPECT_EQ(json["time"], "1970-01-01T00:00:01.500Z");
+  EXPECT_EQ(json["sluice_target_commands_total"]["read"], 7);
+  EXPECT_EQ(json["sluice_target_written_bytes_total"], UINT64_MAX);
+  EXPECT_EQ(json["sluice_target_controllers"], 11);
+  EXPECT_EQ(json["sluice_transport_connections"], 10);
+  EXPECT_EQ(json["sluice_transport_connections_total"]["no_resources"], 9);
+  ASSERT_EQ(json["reactors"].size(), 2U);
+  EXPECT_EQ(json["reactors"][0]["sluice_target_queues"], 8);
+  EXPECT_EQ(json["reactors"][0]["sluice_target_commands_total"]["read"], 3);
+  const Json& second = json["reactors"][1];
+  EXPECT_EQ(second["reactor"], 1);
+  EXPECT_EQ(second["sluice_transport_rescued_completions_total"], 5);
+  EXPECT_EQ(second["sluice_transport_cq_outstanding_max_entries"], 6);
+  EXPECT_EQ(second["sluice_core_sleeps_total"], 7);
+}
+
+void CheckNames(const Json& object) {
+  const std::regex name("sluice_(core|target|transport)_[a-z_]+");
+  for (const auto& [key, value] : object.items()) {
+    if (key == "time" || key == "reactor" || key == "reactors") continue;
+    EXPECT_TRUE(std::regex_match(key, name)) << key;
+    EXPECT_TRUE(value.is_number_unsigned() || value.is_object()) << key;
+  }
+}
+
+TEST(StatsJson, NamesFollowTheRule) {
+  const Json json = Json::parse(StatsJson(TwoShards(), absl::Now()));
+
+  CheckNames(json);
+  CheckNames(json["reactors"][0]);
+}
+
+TEST(StatsJson, AnEmptySnapshotIsStillALine) {
+  const Json json = Json::parse(StatsJson(TargetSnapshot(), absl::Now()));
+
+  EXPECT_EQ(json["reactors"].size(), 0U);
+  EXPECT_EQ(json["sluice_target_commands_total"]["write"], 0);
+}
+
+}  // namespace
+}  // namespace sluice::target
