@@ -1,0 +1,114 @@
+// conformance_test: the raw protocol suite, against a target in this process
+// (default) or an external one:
+//
+//   conformance_test --provider system --address 10.9.0.1 --port 4420
+//                    --nqn NQN --peer sluice|nvmet [--results FILE]
+//                    [--slow FACTOR] [--storm N] [--sizing [--queues N]
+//                    [--depth N] [--rounds N] [--max-queues N] [--cycles N]]
+//                    [gtest's flags]
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "tests/conformance/conformance.h"
+
+namespace sluice::conformance {
+
+SuiteFlags& Flags() {
+  static SuiteFlags flags;
+  return flags;
+}
+
+namespace {
+
+// PASS name, FAIL name: why, SKIP name: why; one line a test, at once.
+class ResultLines : public ::testing::EmptyTestEventListener {
+ public:
+  explicit ResultLines(const std::string& path) : file_(path, std::ios::app) {}
+
+  void OnTestEnd(const ::testing::TestInfo& info) override {
+    const ::testing::TestResult& result = *info.result();
+    const char* word = result.Failed()    ? "FAIL"
+                       : result.Skipped() ? "SKIP"
+                                          : "PASS";
+    std::string why;
+    for (int i = 0; i < result.total_part_count(); ++i) {
+      const ::testing::TestPartResult& part = result.GetTestPartResult(i);
+      if (part.passed()) continue;
+      absl::StrAppend(&why, why.empty() ? ": " : "; ",
+                      absl::StrReplaceAll(part.message(), {{"\n", " "}}));
+    }
+    file_ << word << " " << info.test_suite_name() << "." << info.name() << why
+          << std::endl;
+  }
+
+ private:
+  std::ofstream file_;
+};
+
+// Hundreds of connections, each with descriptors of its own.
+void RaiseLimits() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void Describe(CLI::App* app, std::string* peer) {
+  SuiteFlags& flags = Flags();
+  app->add_option("--provider", flags.provider)
+      ->check(CLI::IsMember({"in-process", "system"}));
+  app->add_option("--address", flags.address);
+  app->add_option("--port", flags.port);
+  app->add_option("--nqn", flags.nqn);
+  app->add_option("--peer", *peer)->check(CLI::IsMember({"sluice", "nvmet"}));
+  app->add_option("--slow", flags.slow)->envname("CONFORMANCE_SLOW");
+  app->add_option("--results", flags.results);
+  app->add_option("--storm", flags.storm_count);
+  app->add_flag("--sizing", flags.sizing);
+  app->add_option("--queues", flags.queue_count);
+  app->add_option("--depth", flags.queue_depth);
+  app->add_option("--rounds", flags.round_count);
+  app->add_option("--max-queues", flags.max_queues);
+  app->add_option("--cycles", flags.cycle_count);
+}
+
+int Run(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  CLI::App app("NVMe-oF/RDMA conformance");
+  std::string peer = "sluice";
+  Describe(&app, &peer);
+  CLI11_PARSE(app, argc, argv);
+  SuiteFlags& flags = Flags();
+  flags.peer = peer == "nvmet" ? Peer::kNvmet : Peer::kSluice;
+  SetSlowness(flags.slow);
+  RaiseLimits();
+
+  const bool lists_only = GTEST_FLAG_GET(list_tests);
+  if (flags.provider == "system" && !lists_only) {
+    const absl::Status found = FindExternalTarget();
+    if (!found.ok()) {
+      std::fprintf(stderr, "conformance_test: no target at %s:%d %s: %s\n",
+                   flags.address.c_str(), flags.port, flags.nqn.c_str(),
+                   found.ToString().c_str());
+      return 2;
+    }
+  }
+  if (!flags.results.empty()) {
+    ::testing::UnitTest::GetInstance()->listeners().Append(
+        new ResultLines(flags.results));
+  }
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+}  // namespace sluice::conformance
+
+int main(int argc, char** argv) { return sluice::conformance::Run(argc, argv); }

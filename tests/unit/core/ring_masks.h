@@ -1,0 +1,37 @@
+// Every ring feature masked off in turn, for the suites that run on each.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "core/ring.h"
+
+namespace sluice {
+
+struct RingMask {
+  const char* name;
+  uint32_t features;
+};
+
+inline constexpr RingMask kRingMasks[] = {
+    {"All", kAllRingFeatures},
+    {"NoSingleIssuer", kAllRingFeatures & ~uint32_t{kSingleIssuer}},
+    {"NoDeferTaskrun", kAllRingFeatures & ~uint32_t{kDeferTaskrun}},
+    {"NoMultishotPoll", kAllRingFeatures & ~uint32_t{kMultishotPoll}},
+    {"NoMsgRing", kAllRingFeatures & ~uint32_t{kMsgRing}},
+    {"NoFixedFiles", kAllRingFeatures & ~uint32_t{kFixedFiles}},
+    {"NoFixedBuffers", kAllRingFeatures & ~uint32_t{kFixedBuffers}},
+    {"None", 0},
+};
+
+inline void PrintTo(const RingMask& mask, std::ostream* out) {
+  *out << mask.name;
+}
+
+template <typename ParamInfo>
+std::string RingMaskName(const ParamInfo& info) {
+  return info.param.name;
+}
+
+}  // namespace sluice
