@@ -13,8 +13,8 @@ namespace {
 
 // What nvmet gives a discovery controller whose host asked for none.
 constexpr uint32_t kDiscoveryKatoMs = 120'000;
-// KAS is 10 units of 100 ms: times are kept to the second, rounded up.
-constexpr uint32_t kKatoUnitMs = 1000;
+// Times are kept in units of KAS, rounded up.
+constexpr uint32_t kKatoUnitMs = kKeepAliveUnit100ms * 100;
 
 uint32_t RoundKato(uint32_t kato_ms) {
   return static_cast<uint32_t>(

@@ -166,7 +166,7 @@ class Controller {
   ControllerCounters* counters() { return &counters_; }
 
   // --- error log [spec §6.6, LID 01h] ---
-  // An entry for a failed command; says whether MORE is to be set.
+  // An entry for a failed command; its response then has MORE set.
   void LogError(const nvme::ErrorEntry& entry);
   // Newest first.
   std::vector<nvme::ErrorEntry> Errors() const;

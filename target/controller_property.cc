@@ -1,6 +1,7 @@
 // Properties of a controller: CAP, VS, CC, CSTS [spec §3.3].
 #include "core/log.h"
 #include "target/controller.h"
+#include "target/target_shard.h"
 
 namespace sluice::target {
 
@@ -67,8 +68,8 @@ void Controller::Reset() {
   AbortEvents();
   DropIoQueues("controller reset");
   features_ = Features{};
-  pending_.clear();
-  masked_.clear();
+  granted_io_queues_ = 0;
+  changed_namespaces_.clear();
   status_ = nvme::ControllerStatus{};
   cc_ = 0;
   configuration_ = nvme::ControllerConfiguration{};
@@ -78,6 +79,7 @@ void Controller::Reset() {
 // them now: nothing is in flight that was not answered.
 void Controller::Shutdown() {
   DropIoQueues("controller shutdown");
+  shard_->reactor()->CancelTimer(&keep_alive_timer_);
   status_.ready = false;
   status_.shst = nvme::ShutdownStatus::kComplete;
 }

@@ -138,7 +138,7 @@ std::string DescribeExports(const TargetOptions& options,
       lines += DescribeNamespace(i + 1, subsystem.namespaces[i]);
     }
   }
-  if (options.listen.empty()) lines += "listen on every address, port 4420\n";
+  if (options.listen.empty()) lines += "listen on 0.0.0.0:4420\n";
   for (const std::string& address : options.listen) {
     absl::StrAppend(&lines, "listen on ", address, "\n");
   }

@@ -150,7 +150,7 @@ void AddFlags(CLI::App* app, Typed* typed) {
            "the subsystem's name; default: derived from this machine's id",
            &typed->nqn);
   AddList(app, "--listen", "ADDR[:PORT]",
-          "where hosts connect; default: every address, port 4420",
+          "where hosts connect; default: 0.0.0.0:4420, every IPv4 address",
           &typed->listen);
   for (size_t i = 0; i < std::size(kValueFlags); ++i) {
     const ValueFlag& flag = kValueFlags[i];

@@ -1,5 +1,6 @@
 // sluiced: exit 0 when it did what it was told, 2 for flags and TOML, 1 for
 // everything else that fails, with one line on stderr.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -32,7 +33,18 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
+// Where a standard descriptor is closed, the next file opened (an exported
+// disk, say) would take its place, and what is printed would go there.
+bool HoldStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    if (open("/dev/null", O_RDWR) != fd) return false;
+  }
+  return true;
+}
+
 int Main(int argc, char** argv) {
+  if (!HoldStandardDescriptors()) return kExitFailure;
   BlockDaemonSignals();
   absl::StatusOr<Invocation> invocation = ParseFlags(argc, argv);
   if (!invocation.ok()) return Fail(kExitUsage, invocation.status());

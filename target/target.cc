@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/time/clock.h"
 #include "core/async.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -35,6 +36,9 @@ Target::Target(const TargetOptions& options, const VerbsApi& api)
   if (shared_.options.listen.empty()) {
     shared_.options.listen.push_back("0.0.0.0");
   }
+  // Rises over restarts, and with them what may have changed.
+  shared_.discovery_generation =
+      static_cast<uint64_t>(absl::ToUnixSeconds(absl::Now()));
   shared_.registry = &registry_;
   shared_.pool = &pool_;
 }

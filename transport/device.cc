@@ -17,10 +17,11 @@ struct Quirk {
   uint32_t vendor_id;
   bool private_read_sinks;
   uint32_t signal_writes_from_bytes;
+  bool inline_with_invalidate;
 };
 constexpr Quirk kIwarpQuirks[] = {
     // siw places READ responses by its own bookkeeping; LOCAL_WRITE suffices.
-    {kVendorSiw, false, 4096},
+    {kVendorSiw, false, 4096, false},
 };
 
 }  // namespace
@@ -51,6 +52,7 @@ absl::StatusOr<DeviceTraits> QueryTraits(const VerbsApi& api,
       if (quirk.vendor_id != attr.vendor_id) continue;
       traits.private_read_sinks = quirk.private_read_sinks;
       traits.signal_writes_from_bytes = quirk.signal_writes_from_bytes;
+      traits.inline_with_invalidate = quirk.inline_with_invalidate;
     }
   }
   return traits;

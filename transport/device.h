@@ -23,6 +23,9 @@ struct DeviceTraits {
   int completion_vectors = 1;
   // SEND_WITH_INV works (IBV_DEVICE_MEM_MGT_EXTENSIONS).
   bool send_with_invalidate = false;
+  // A SEND_WITH_INV may carry its data inline. siw takes inline data with plain
+  // SENDs and WRITEs only.
+  bool inline_with_invalidate = true;
   // The sink of an RDMA READ must allow REMOTE_WRITE, as RNIC cards want it:
   // then it is memory of one queue pair alone.
   bool private_read_sinks = false;

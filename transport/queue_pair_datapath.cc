@@ -1,7 +1,9 @@
 // The data path of a queue pair: no allocation, no lock, no system call but the
 // doorbell. Setup and teardown are in queue_pair.cc.
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -9,6 +11,15 @@
 #include "transport/send_op.h"
 
 namespace sluice::transport {
+namespace {
+
+// What ibv_post_* meant: most return the errno, siw a negative one, and -1 with
+// errno set where its doorbell failed.
+int PostErrno(int returned) {
+  return returned == -1 ? errno : std::abs(returned);
+}
+
+}  // namespace
 
 QueuePair::SendOp::SendOp(QueuePair* qp, bool reads) : is_read(reads) {
   // Every operation holds a credit, and there are as many slots as credits.
@@ -256,10 +267,16 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
   ibv_send_wr* wr = AppendSend(&op, WrKind::kSend, memory, nvme::kCqeBytes,
                                capsules_.lkey, true);
   wr->opcode = IBV_WR_SEND;
-  if (inline_responses_) wr->send_flags |= IBV_SEND_INLINE;
-  if (invalidate_key != 0 && can_invalidate()) {
+  const bool invalidate = invalidate_key != 0 && can_invalidate();
+  if (invalidate) {
     wr->opcode = IBV_WR_SEND_WITH_INV;
     wr->invalidate_rkey = invalidate_key;
+    // siw's library reads the key of any work request from here; the others
+    // look at neither field of a plain SEND's kin but their own.
+    wr->wr.rdma.rkey = invalidate_key;
+  }
+  if (inline_responses_ && (!invalidate || traits_.inline_with_invalidate)) {
+    wr->send_flags |= IBV_SEND_INLINE;
   }
   const bool ok = co_await op;
   co_return ok;
@@ -335,7 +352,8 @@ void QueuePair::PostReceives() {
   for (; bad != nullptr; bad = bad->next) ++unposted;
   receives_posted_ -= unposted;
   queue_->ledger.Returned(unposted);
-  SLUICE_LOG(kError) << "ibv_post_recv failed" << KV("errno", std::abs(error))
+  SLUICE_LOG(kError) << "ibv_post_recv failed"
+                     << KV("error", std::strerror(PostErrno(error)))
                      << KV("unposted", unposted);
   Break("ibv_post_recv failed");
 }
@@ -361,7 +379,8 @@ void QueuePair::PostSends() {
   sends_posted_ -= unposted;
   queue_->ledger.Returned(unposted);
   // With credits counted, ENOMEM would be our bug; others are the device's.
-  SLUICE_LOG(kError) << "ibv_post_send failed" << KV("errno", std::abs(error))
+  SLUICE_LOG(kError) << "ibv_post_send failed"
+                     << KV("error", std::strerror(PostErrno(error)))
                      << KV("unposted", unposted);
   FailUnposted(bad);
   Break("ibv_post_send failed");
