@@ -4,7 +4,8 @@
 #       one static library per folder, alias sluice::core, headers in a file set
 #   sluice_program(sluiced SRCS main.cc DEPS sluice::target)
 #   sluice_test(task_test DEPS sluice::core [LABELS unit])
-#       one gtest binary from <name>.cc, registered with ctest as one test
+#       one gtest binary from <name>.cc, registered with ctest as one test; its
+#       folder's name is a label too
 include(GNUInstallDirs)
 
 add_library(sluice_options INTERFACE)
@@ -56,5 +57,6 @@ function(sluice_test name)
                         ${PROJECT_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main sluice_options)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};${folder}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()

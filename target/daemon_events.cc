@@ -51,6 +51,7 @@ void ExitAtOnce(int signal) {
 void BlockDaemonSignals() {
   BlockSignals({SIGTERM, SIGINT, SIGUSR1, SIGHUP});
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a write past the limit ends in a status
 }
 
 absl::StatusOr<std::unique_ptr<DaemonEvents>> DaemonEvents::Create() {

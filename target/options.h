@@ -31,7 +31,7 @@ struct SubsystemOptions {
 
 struct TargetOptions {
   std::vector<SubsystemOptions> subsystems;
-  // "ADDR[:PORT]", "[V6%IFACE]:PORT"; empty: every address, port 4420.
+  // "ADDR[:PORT]", "[V6%IFACE]:PORT"; empty: every IPv4 address, port 4420.
   std::vector<std::string> listen;
   // Processors to run reactors on, one each; empty: one reactor, not pinned.
   std::vector<int> cores;

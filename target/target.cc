@@ -58,7 +58,11 @@ absl::StatusOr<std::unique_ptr<Target>> Target::Start(
 
 void Target::set_on_device_stuck(
     std::function<void(const std::string&)> callback) {
-  on_device_stuck_ = std::move(callback);
+  threads_.front()->Run([this, &callback] {
+    on_device_stuck_ = std::move(callback);
+    // A device may have gone before anybody could be told.
+    if (!stuck_device_.empty()) on_device_stuck_(stuck_device_);
+  });
 }
 
 absl::Status Target::OpenSubsystems() {
@@ -229,6 +233,7 @@ bool Target::KnowsController(uint16_t cntlid) {
 }
 
 void Target::OnDeviceStuck(const std::string& device) {
+  stuck_device_ = device;
   if (on_device_stuck_) on_device_stuck_(device);
 }
 

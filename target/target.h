@@ -63,7 +63,7 @@ class Target final : public transport::ConnectionOwner {
   // Thread-safe.
   TargetSnapshot Snapshot();
   // A device is gone that librdmacm cannot let go of in this process: called
-  // on the control reactor. Set before Start's listeners can lose one.
+  // on the control reactor, at once if it has happened already.
   void set_on_device_stuck(std::function<void(const std::string&)> callback);
 
   // Finishes or fails what is in flight within options.drain_timeout,
@@ -95,10 +95,11 @@ class Target final : public transport::ConnectionOwner {
   std::vector<std::unique_ptr<ReactorThread>> threads_;
   std::vector<std::unique_ptr<TargetShard>> shards_;
   std::unique_ptr<transport::ConnectionManager> manager_;
-  std::function<void(const std::string&)> on_device_stuck_;
   // The control reactor's:
   Scope scope_;
   Timer size_timer_;
+  std::function<void(const std::string&)> on_device_stuck_;
+  std::string stuck_device_;
   bool stopping_ = false;
 };
 

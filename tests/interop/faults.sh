@@ -1,0 +1,110 @@
+#!/bin/bash
+# In the guest: what goes wrong under load. A disconnect, a target killed with
+# -9 and started again, a full and a growing backing, a device deleted and added.
+#
+#   lab run tests/interop/faults.sh [rxe|siw]      LAB_DISK=2G
+set -euo pipefail
+kind=${1:-rxe}
+nqn=nqn.2026-11.io.sluice:faults
+backing=/mnt/backing/disk.img
+kills=2
+[ "${CHECK_FULL:-0}" = 1 ] && kills=10
+
+rdma_up "$kind"
+rdma_up rxe d1 2>/dev/null || true   # a second device: librdmacm can let go of the first
+modprobe nvme-rdma
+mkdir -p /mnt/backing
+mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt/backing
+truncate -s 256M $backing
+start() { start_sluiced --export $backing --nqn $nqn --listen 10.9.0.1; }
+load() {  # load SECONDS DEVICE : writes with verification in the background
+  fio --name=load --filename="$2" --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
+    --iodepth=16 --size=64M --time_based=1 --runtime="$1" --output="$OUT/load.txt" "${@:3}" &
+  LOAD=$!
+}
+
+disconnect_under_load() {
+  local device
+  device=$(nvme_connect $nqn) || return
+  load 30 "$device"
+  sleep 2
+  nvme_disconnect $nqn || return
+  wait $LOAD || true
+  kill -0 "$SLUICED_PID"
+}
+
+# Every block that was written and flushed before a kill -9 is there afterwards;
+# the host comes back by itself.
+killed_target() {
+  local device i
+  device=$(nvme_connect $nqn --reconnect-delay=1 --ctrl-loss-tmo=120) || return
+  for i in $(seq $kills); do
+    fio --name=w$i --filename="$device" --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
+      --iodepth=16 --size=32M --io_size=8M --randseed=$i --verify=crc32c --do_verify=0 \
+      --fsync_on_close=1 --output="$OUT/w$i.txt" || return
+    load 60 "$device" --offset=64M
+    sleep 1
+    kill -9 "$SLUICED_PID"
+    wait "$SLUICED_PID" 2>/dev/null || true
+    start || return
+    wait_for "grep -q live /sys/class/nvme/*/state" 60 || return
+    sleep 1
+    kill $LOAD 2>/dev/null; wait $LOAD 2>/dev/null || true
+    fio --name=w$i --filename="$device" --direct=1 --ioengine=io_uring --rw=randread --bs=4k \
+      --iodepth=16 --size=32M --io_size=8M --randseed=$i --verify=crc32c --verify_only=1 \
+      --output="$OUT/v$i.txt" || return
+  done
+  nvme_disconnect $nqn
+}
+
+grown_backing() {
+  local device
+  device=$(nvme_connect $nqn) || return
+  truncate -s 320M $backing
+  wait_for "[ \$(blockdev --getsize64 $device) = $((320 << 20)) ]" "${GROW_SECONDS:-4}" || return
+  dd if=/dev/urandom of="$device" bs=1M count=4 seek=300 oflag=direct status=none
+  nvme_disconnect $nqn
+}
+
+# A thin file on a file system that fills up: ENOSPC for the host, and nothing
+# else breaks.
+full_backing() {
+  local device message
+  mkdir -p /mnt/small
+  mount -t tmpfs -o size=16M tmpfs /mnt/small
+  truncate -s 64M /mnt/small/disk
+  stop_sluiced || return
+  start_sluiced --export /mnt/small/disk --nqn $nqn --listen 10.9.0.1 || return
+  device=$(nvme_connect $nqn) || return
+  message=$(dd if=/dev/urandom of="$device" bs=1M count=32 oflag=direct 2>&1) && return 1
+  echo "$message"
+  grep -q 'No space left' <<< "$message" || return
+  dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none || return
+  nvme_disconnect $nqn
+  stop_sluiced || return
+  start
+}
+
+# The device goes under load and comes back; so do listener and host.
+deleted_device() {
+  local device
+  device=$(nvme_connect $nqn --reconnect-delay=1 --ctrl-loss-tmo=120) || return
+  load 60 "$device"
+  sleep 2
+  rdma_down "$kind" d0 30 || return
+  rdma_up "$kind" || return
+  wait_for "grep -q 'listening again' $OUT/sluiced.log" 30 || return
+  wait_for "grep -q live /sys/class/nvme/*/state" 60 || return
+  kill $LOAD 2>/dev/null; wait $LOAD 2>/dev/null || true
+  dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none || return
+  nvme_disconnect $nqn
+}
+
+start
+for case in disconnect_under_load grown_backing full_backing killed_target deleted_device; do
+  check "${case//_/-}-$kind" $case || { nvme disconnect -n $nqn > /dev/null 2>&1 || true; }
+done
+check "stop-after-faults-$kind" stop_sluiced || true
+if grep -E ' (error|critical) ' "$OUT/sluiced.log" > "$OUT/errors.txt"; then
+  echo "error lines in the log:"; head -n 5 "$OUT/errors.txt"
+fi
