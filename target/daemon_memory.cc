@@ -55,6 +55,10 @@ uint64_t LockedMemoryNeed(const TargetOptions& options) {
 }
 
 LockedMemoryLimit RaiseLockedMemoryLimit() {
+  // Where we may, altogether: some drivers (siw of kernel 6.1) look at the
+  // limit and at no capability.
+  const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_MEMLOCK, &none) == 0) return {UINT64_MAX, UINT64_MAX};
   if (HasIpcLock()) return {UINT64_MAX, UINT64_MAX};
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return {UINT64_MAX, UINT64_MAX};

@@ -182,8 +182,13 @@ void CqEngine::Unregister(const WrTag& tag) {
   free_slots_.push_back(tag.qp_index);
 }
 
+void CqEngine::MakeRoom(uint32_t count) {
+  SLUICE_DCHECK(count <= kPostBufferSize);
+  if (kPostBufferSize - pending_used_ < count) Flush();
+}
+
 CqEngine::PendingSend* CqEngine::NextSend(QueuePair* qp) {
-  if (pending_used_ == kPostBufferSize) Flush();
+  SLUICE_CHECK(pending_used_ < kPostBufferSize);
   MarkDirty(qp);
   return &pending_[pending_used_++];
 }
@@ -196,7 +201,9 @@ void CqEngine::MarkDirty(QueuePair* qp) {
 
 void CqEngine::Flush() {
   if (dirty_.empty()) return;
-  for (QueuePair* qp : dirty_) {
+  // By index: a post that fails breaks its queue pair, which marks it again.
+  for (size_t i = 0; i < dirty_.size(); ++i) {
+    QueuePair* qp = dirty_[i];
     qp->dirty = false;
     qp->Post();
   }

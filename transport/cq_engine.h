@@ -62,6 +62,9 @@ class CqEngine final : public PollSource {
     ibv_sge sge;
   };
   PendingSend* NextSend(QueuePair* qp);
+  // Posts what waits unless `count` more fit: before a chain is begun, which
+  // must not be posted, and perhaps refused, while it is being built.
+  void MakeRoom(uint32_t count);
   // The queue pair has something to post.
   void MarkDirty(QueuePair* qp);
 

@@ -22,6 +22,7 @@ int PostErrno(int returned) {
 }  // namespace
 
 QueuePair::SendOp::SendOp(QueuePair* qp, bool reads) : is_read(reads) {
+  qp->engine_->MakeRoom(kRemoteBuffersMax + 1);
   // Every operation holds a credit, and there are as many slots as credits.
   SLUICE_CHECK(!qp->free_send_slots_.empty());
   slot = qp->free_send_slots_.back();
@@ -195,8 +196,8 @@ Task<bool> QueuePair::ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
       wr->wr.rdma.remote_addr = piece.address;
       wr->wr.rdma.rkey = piece.key;
       offset += piece.length_bytes;
+      stats_.bytes_read += piece.length_bytes;
     }
-    stats_.bytes_read += offset;
     const bool ok = co_await op;
     if (!ok) co_return false;
   }

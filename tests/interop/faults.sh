@@ -14,11 +14,15 @@ rdma_up "$kind"
 rdma_up rxe d1 2>/dev/null || true   # a second device: librdmacm can let go of the first
 modprobe nvme-rdma
 mkdir -p /mnt/backing
-mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt/backing
+modprobe virtio_blk
+wait_for '[ -b /dev/vda ]' 10
+mkfs.ext4 -q /dev/vda
+mount /dev/vda /mnt/backing
 truncate -s 256M $backing
 start() { start_sluiced --export $backing --nqn $nqn --listen 10.9.0.1; }
 load() {  # load SECONDS DEVICE : writes with verification in the background
-  fio --name=load --filename="$2" --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
+  # Without allow_file_create a disk that has gone comes back as a plain file.
+  fio --name=load --filename="$2" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
     --iodepth=16 --size=64M --time_based=1 --runtime="$1" --output="$OUT/load.txt" "${@:3}" &
   LOAD=$!
 }
@@ -39,7 +43,7 @@ killed_target() {
   local device i
   device=$(nvme_connect $nqn --reconnect-delay=1 --ctrl-loss-tmo=120) || return
   for i in $(seq $kills); do
-    fio --name=w$i --filename="$device" --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
+    fio --name=w$i --filename="$device" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randwrite --bs=4k \
       --iodepth=16 --size=32M --io_size=8M --randseed=$i --verify=crc32c --do_verify=0 \
       --fsync_on_close=1 --output="$OUT/w$i.txt" || return
     load 60 "$device" --offset=64M
@@ -50,7 +54,7 @@ killed_target() {
     wait_for "grep -q live /sys/class/nvme/*/state" 60 || return
     sleep 1
     kill $LOAD 2>/dev/null; wait $LOAD 2>/dev/null || true
-    fio --name=w$i --filename="$device" --direct=1 --ioengine=io_uring --rw=randread --bs=4k \
+    fio --name=w$i --filename="$device" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randread --bs=4k \
       --iodepth=16 --size=32M --io_size=8M --randseed=$i --verify=crc32c --verify_only=1 \
       --output="$OUT/v$i.txt" || return
   done
@@ -62,7 +66,7 @@ grown_backing() {
   device=$(nvme_connect $nqn) || return
   truncate -s 320M $backing
   wait_for "[ \$(blockdev --getsize64 $device) = $((320 << 20)) ]" "${GROW_SECONDS:-4}" || return
-  dd if=/dev/urandom of="$device" bs=1M count=4 seek=300 oflag=direct status=none
+  dd if=/dev/urandom of="$device" bs=1M count=4 seek=300 oflag=direct conv=nocreat status=none
   nvme_disconnect $nqn
 }
 
@@ -76,7 +80,7 @@ full_backing() {
   stop_sluiced || return
   start_sluiced --export /mnt/small/disk --nqn $nqn --listen 10.9.0.1 || return
   device=$(nvme_connect $nqn) || return
-  message=$(dd if=/dev/urandom of="$device" bs=1M count=32 oflag=direct 2>&1) && return 1
+  message=$(dd if=/dev/urandom of="$device" bs=1M count=32 oflag=direct conv=nocreat 2>&1) && return 1
   echo "$message"
   grep -q 'No space left' <<< "$message" || return
   dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none || return

@@ -31,6 +31,8 @@ rdma link show
 
 step "A file of 1 GiB to export, on a disk of the guest's"
 mkdir -p "${backing%/*}" $mount_point
+modprobe virtio_blk 2>/dev/null || true
+wait_for '[ -b /dev/vda ]' 5 2>/dev/null || true
 if [ -b /dev/vda ]; then
   mkfs.ext4 -q /dev/vda
   mount /dev/vda "${backing%/*}"

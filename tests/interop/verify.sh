@@ -14,7 +14,10 @@ seconds=5
 rdma_up "$kind"
 modprobe nvme-rdma
 mkdir -p /mnt/ext4 /mnt/tmpfs
-mkfs.ext4 -q /dev/vda && mount /dev/vda /mnt/ext4
+modprobe virtio_blk
+wait_for '[ -b /dev/vdb ]' 10
+mkfs.ext4 -q /dev/vda
+mount /dev/vda /mnt/ext4
 mount -t tmpfs -o size=1G tmpfs /mnt/tmpfs
 truncate -s 512M /mnt/ext4/a /mnt/ext4/b /mnt/tmpfs/c
 
@@ -31,7 +34,7 @@ fio_verify() {
 zeroes_after() {
   local device=$1
   shift
-  dd if=/dev/urandom of="$device" bs=1M count=8 oflag=direct status=none
+  dd if=/dev/urandom of="$device" bs=1M count=8 oflag=direct conv=nocreat status=none
   "$@" "$device" || return
   cmp -n $((8 << 20)) "$device" /dev/zero
 }
@@ -60,7 +63,6 @@ all_of() {
   nvme_connect $nqn > /dev/null
   wait_for "[ \$(nvme_devices $nqn | wc -l) = $# ]" 30
   for device in $(nvme_devices $nqn); do
-    path=${!#}
     check "verify-$kind-$block-${device##*n}" fio_verify "$block-${device##*n}" "$device" "$block" || true
   done
   device=$(nvme_devices $nqn | head -n 1)

@@ -1,4 +1,6 @@
 // Making, changing, querying and destroying queue pairs; the two work lists.
+#include "tests/support/fake_verbs_qp.h"
+
 #include <algorithm>
 #include <cerrno>
 

@@ -1,0 +1,294 @@
+#include "transport/cq_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+#include "tests/unit/transport/transport_fixture.h"
+
+namespace sluice::transport {
+namespace {
+
+using ::testing::HasSubstr;
+
+// R9: a completion exactly between the last empty poll and the arming. Nobody
+// announces it; the poll behind the arming finds it, no timer is needed.
+TEST(CqEngine, FindsWhatCameBeforeTheArming) {
+  Transport t;
+  Connection c(&t);
+  t.reactor.RunReady();
+  bool sent = false;
+  t.faults().OnArm([&](ibv_cq*) {
+    if (std::exchange(sent, true)) return;
+    c.host.Send(c.Command(kNothing, 1));
+  });
+  // The engine arms only what is not armed: use up the arming first.
+  c.host.Send(c.Command(kNothing, 0));
+  t.reactor.RunReady();
+  const uint64_t found_before = t.reactor->stats().rearm_found;
+  const uint64_t commands_before = c.server.commands;
+
+  t.reactor->Sleep(absl::InfiniteDuration());
+
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(t.reactor->stats().rearm_found, found_before + 1);
+  EXPECT_EQ(c.server.commands, commands_before + 1);
+  t.faults().OnArm(nullptr);
+  EXPECT_TRUE(c.RunUntilAnswered(2));
+  EXPECT_EQ(t.engine->TotalStats().rescued, 0U);
+}
+
+// R11: the notification is lost. One safety period of sleep finds the
+// completion, and says so.
+TEST(CqEngine, SafetyPollRescuesASwallowedNotification) {
+  Transport t;
+  Connection c(&t);
+  t.Settle();
+  t.faults().SwallowNotifications(1);
+  // Armed by now; the event of this command is lost.
+  t.reactor->Sleep(absl::ZeroDuration());
+  c.host.Send(c.Command(kNothing, 0));
+  ASSERT_EQ(t.faults().swallowed_count(), 1);
+  const uint64_t sleeps = t.reactor->stats().sleeps;
+
+  // No Tick in between: only the sleep's end leads to the poll.
+  t.engine->OnTimeout();
+  t.reactor.RunReady();
+  EXPECT_EQ(c.server.commands, 1U);
+  EXPECT_EQ(t.engine->TotalStats().rescued, 0U);  // it may only be late
+  t.reactor.Advance(absl::Milliseconds(3));
+  t.reactor->Tick();
+
+  EXPECT_GE(t.engine->TotalStats().rescued, 1U);
+  EXPECT_EQ(t.reactor->stats().sleeps, sleeps);
+  t.faults().SwallowNotifications(0);
+  EXPECT_TRUE(c.RunUntilAnswered(1));
+}
+
+// The same through the reactor's own sleep, which nothing else would end: busy,
+// it lasts 10 ms.
+TEST(CqEngine, ReactorSleepsNoLongerThanASafetyPeriod) {
+  Transport t;
+  Connection c(&t);
+  t.Settle();
+  t.faults().SwallowNotifications(1);
+  t.faults().DelaySends(absl::Milliseconds(5), FakeSide::kActive);
+  c.host.Send(c.Command(kNothing, 0));
+
+  for (int i = 0; i < 20 && c.server.commands == 0; ++i) {
+    if (t.reactor->Tick() == 0) t.reactor->Sleep(absl::InfiniteDuration());
+  }
+
+  EXPECT_EQ(c.server.commands, 1U);
+  t.faults().Clear();
+  EXPECT_TRUE(c.RunUntilAnswered(1));
+}
+
+// An event that is only late is no rescue.
+TEST(CqEngine, LateEventIsNoRescue) {
+  Transport t;
+  Connection c(&t);
+  t.Settle();
+  c.host.Send(c.Command(kNothing, 0));
+
+  t.engine->OnTimeout();
+  ASSERT_GT(t.engine->Poll(), 0);
+  t.Settle();  // takes the event
+  t.reactor.Advance(absl::Milliseconds(10));
+  t.Settle();
+
+  EXPECT_EQ(t.engine->TotalStats().rescued, 0U);
+}
+
+// What a destructor would hang on: the fabric CHECKs for events that were not
+// acknowledged when a CQ goes.
+TEST(CqEngine, EventsAreAcknowledgedBeforeTheQueueGoes) {
+  Transport t;
+  {
+    Connection c(&t);
+    for (uint16_t i = 0; i < 200; ++i) {
+      c.host.Send(c.Command(kNothing, i));
+      t.Settle();
+      c.host.Poll();
+    }
+    EXPECT_GT(t.engine->TotalStats().events, uint64_t{kAckBatch});
+    EXPECT_LT(t.device->queues()[0]->events_unacked, kAckBatch);
+    c.host.Send(c.Command(kNothing, 201));  // an event nobody has taken yet
+  }
+  t.reactor->Sleep(absl::ZeroDuration());
+
+  t.device.reset();
+
+  EXPECT_EQ(t.fabric.live_objects().cqs, 0);
+  EXPECT_EQ(t.fabric.live_objects().unacked_events, 0);
+}
+
+// R1, R2, R7: room comes from another queue, never from a larger one; the table
+// of calls does not even know how to resize.
+TEST(CqEngine, FullQueueGetsASecond) {
+  TransportOptions options;
+  options.local.cq_entries = 100;
+  options.local.cq_count_max = 2;
+  options.device.exact_cqe = true;
+  Transport t(options);
+  std::vector<std::unique_ptr<Connection>> connections;
+
+  for (int i = 0; i < 2; ++i) {
+    connections.push_back(std::make_unique<Connection>(&t));  // 64 entries each
+    ASSERT_THAT(connections.back()->status, IsOk());
+  }
+
+  ASSERT_EQ(t.device->queues().size(), 2U);
+  EXPECT_NE(connections[0]->qp->queue(), connections[1]->qp->queue());
+  for (const auto& queue : t.device->queues()) {
+    EXPECT_EQ(queue->cq->cqe, 100);
+    EXPECT_EQ(queue->ledger.capacity(), 100U);
+    EXPECT_EQ(queue->ledger.reserved(), 64U);
+  }
+  EXPECT_EQ(t.device->free_entries(), 72U);
+  for (auto& c : connections) {
+    c->host.Send(c->Command(kToHost, 3, 4, 512));
+    EXPECT_TRUE(c->RunUntilAnswered(1));
+  }
+
+  Connection refused(&t);
+  EXPECT_THAT(refused.status, StatusIs(absl::StatusCode::kResourceExhausted));
+
+  // What goes makes room for what comes.
+  connections.erase(connections.begin());
+  Connection again(&t);
+  EXPECT_THAT(again.status, IsOk());
+  EXPECT_EQ(t.device->queues().size(), 2U);
+}
+
+TEST(CqEngine, QueueTooDeepForTheDeviceIsRefused) {
+  TransportOptions options;
+  options.local.cq_entries = 63;
+  options.device.exact_cqe = true;
+  Transport t(options);
+
+  Connection c(&t);
+
+  EXPECT_THAT(c.status, StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_EQ(t.device->queue_pairs, 0U);
+}
+
+TEST(CqEngine, QueueThatCannotBeMadeIsNamed) {
+  Transport t;
+  t.faults().FailCall("create_cq", 3, ENOMEM);  // the host makes two
+
+  Connection c(&t);
+
+  EXPECT_THAT(c.status.ToString(), HasSubstr("ibv_create_cq"));
+}
+
+TEST(CqEngine, LostQueueTakesItsQueuePairsAndNoOthers) {
+  TransportOptions options;
+  options.local.cq_entries = 100;
+  options.device.exact_cqe = true;
+  Transport t(options);
+  Connection lost(&t);
+  Connection kept(&t);
+  ASSERT_NE(lost.qp->queue(), kept.qp->queue());
+  lost.server.hold = true;
+  lost.host.Send(lost.Command(kToHost, 1, 4, 512));
+  t.Settle();
+
+  CompletionQueue* queue = lost.qp->queue();
+  t.faults().BreakCq(queue->cq.get());
+  // As the connection manager does on IBV_EVENT_CQ_ERR.
+  ibv_async_event event;
+  ASSERT_EQ(t.api().get_async_event(t.context(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+  EXPECT_EQ(event.element.cq, queue->cq.get());
+  t.api().ack_async_event(&event);
+  t.engine->MarkDead(queue, "CQ error event");
+  t.engine->MarkDead(queue, "CQ error event");
+  t.Settle();
+
+  EXPECT_EQ(lost.server.downs, 1);
+  EXPECT_FALSE(lost.qp->up());
+  EXPECT_TRUE(kept.qp->up());
+  kept.host.Send(kept.Command(kToHost, 2, 4, 512));
+  EXPECT_TRUE(kept.RunUntilAnswered(1));
+  // The dead one gives nothing out any more.
+  Connection next(&t);
+  ASSERT_THAT(next.status, IsOk());
+  EXPECT_NE(next.qp->queue(), queue);
+  lost.Close();
+  EXPECT_EQ(queue->ledger.reserved(), 0U);
+  EXPECT_EQ(queue->ledger.outstanding(), 0U);
+}
+
+// R32: completions of a queue pair that is gone, and of none that ever was.
+TEST(CqEngine, StaleTagsAreDroppedAndCounted) {
+  Transport t;
+  Connection c(&t);
+  const WrTag tags[] = {
+      {.kind = WrKind::kSend, .qp_index = 500},
+      {.kind = WrKind::kReceive, .qp_index = 0, .qp_generation = 99},
+      {.kind = WrKind::kRead, .qp_index = 65535, .qp_generation = 65535}};
+
+  for (const WrTag& tag : tags) {
+    // The device says something nobody asked about.
+    ibv_sge sge{};
+    ibv_recv_wr wr{};
+    wr.wr_id = tag.Pack();
+    wr.sg_list = &sge;
+    ibv_recv_wr* bad = nullptr;
+    ibv_qp* qp = c.qp->id()->qp;
+    // Beyond the depth a receive is refused: take one's place first.
+    c.server.hold = true;
+    c.host.Send(c.Command(kNothing, static_cast<uint16_t>(&tag - tags)));
+    t.Settle();
+    ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
+  }
+  const uint64_t before = t.engine->stale();
+  c.qp->Break("flush");
+  t.Settle();
+
+  EXPECT_EQ(t.engine->stale(), before + 3);
+  EXPECT_EQ(t.engine->TotalStats().stale, before + 3);
+  EXPECT_TRUE(c.Close());
+}
+
+// A send's completion that comes twice, or for a slot that was used again.
+TEST(CqEngine, StaleSlotsAreDroppedAndCounted) {
+  Transport t;
+  Connection c(&t);
+  c.host.Send(c.Command(kNothing, 0));
+  ASSERT_TRUE(c.RunUntilAnswered(1));
+  t.Settle();
+  ibv_wc completion{};
+  completion.status = IBV_WC_SUCCESS;
+  const WrTag tags[] = {{.kind = WrKind::kSend, .last = true},
+                        {.kind = WrKind::kWrite, .slot = 65535},
+                        {.kind = WrKind::kReceive, .slot = 65535},
+                        {.kind = WrKind::kNone}};
+
+  for (const WrTag& tag : tags) c.qp->OnCompletion(completion, tag);
+
+  EXPECT_EQ(c.qp->stats().stale, 4U);
+  EXPECT_TRUE(c.qp->up());
+  c.host.Send(c.Command(kNothing, 1));
+  EXPECT_TRUE(c.RunUntilAnswered(2));
+}
+
+TEST(CqEngine, IndexIsUsedAgainUnderANewGeneration) {
+  Transport t;
+  for (int i = 0; i < 3; ++i) {
+    Connection c(&t);
+    c.host.Send(c.Command(kNothing, 0));
+    EXPECT_TRUE(c.RunUntilAnswered(1));
+    EXPECT_TRUE(c.Close());
+  }
+  EXPECT_EQ(t.engine->stale(), 0U);
+}
+
+}  // namespace
+}  // namespace sluice::transport
