@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "blockdev/device_users.h"
@@ -16,6 +17,23 @@
 
 namespace sluice::blockdev {
 namespace {
+
+// A process that has ended may hold its files a little longer: its io_uring
+// lets go of them behind its back. Who restarts us should not have to know.
+constexpr int kBusyTries = 20;
+constexpr useconds_t kBusyPauseMicros = 50'000;
+
+// Repeats a call that returns an errno, 0 for success, while somebody else has
+// what it wants, for a second at most.
+int WhileBusy(absl::FunctionRef<int()> call) {
+  int error = call();
+  for (int i = 1; i < kBusyTries; ++i) {
+    if (error != EBUSY && error != EAGAIN) break;
+    usleep(kBusyPauseMicros);
+    error = call();
+  }
+  return error;
+}
 
 constexpr char kBusyHelp[] =
     "; stop who uses it, or pass --shared when several may write it";
@@ -74,8 +92,10 @@ absl::Status LockFile(const BackingOptions& options, const OpenedPath& opened) {
   struct flock lock {};
   lock.l_type = opened.read_only ? F_RDLCK : F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (fcntl(opened.fd.get(), F_OFD_SETLK, &lock) == 0) return absl::OkStatus();
-  const int error = errno;
+  const int error = WhileBusy([&] {
+    return fcntl(opened.fd.get(), F_OFD_SETLK, &lock) == 0 ? 0 : errno;
+  });
+  if (error == 0) return absl::OkStatus();
   if (error == EAGAIN || error == EACCES) {
     return absl::FailedPreconditionError(
         absl::StrCat(options.path,
@@ -100,8 +120,11 @@ absl::StatusOr<OpenedPath> OpenPath(const BackingOptions& options) {
   opened.read_only = options.read_only;
   const int claim = opened.is_device && !options.shared ? O_EXCL : 0;
   const int flags = O_CLOEXEC | claim;
-  opened.fd = UniqueFd(
-      open(path.c_str(), flags | (opened.read_only ? O_RDONLY : O_RDWR)));
+  errno = WhileBusy([&] {
+    opened.fd = UniqueFd(
+        open(path.c_str(), flags | (opened.read_only ? O_RDONLY : O_RDWR)));
+    return opened.fd.ok() ? 0 : errno;
+  });
   if (!opened.fd.ok() && !opened.read_only &&
       IsReadOnlyMedium(path, opened.is_device, errno)) {
     SLUICE_LOG(kInfo) << "backing is read-only" << KV("path", path);
