@@ -89,7 +89,8 @@ full_backing() {
   start
 }
 
-# The device goes under load and comes back; so do listener and host.
+# The device goes under load and comes back, and with it the listener. The
+# host is on the same device and drops its controller with it: it connects anew.
 deleted_device() {
   local device
   device=$(nvme_connect $nqn --reconnect-delay=1 --ctrl-loss-tmo=120) || return
@@ -98,8 +99,8 @@ deleted_device() {
   rdma_down "$kind" d0 30 || return
   rdma_up "$kind" || return
   wait_for "grep -q 'listening again' $OUT/sluiced.log" 30 || return
-  wait_for "grep -q live /sys/class/nvme/*/state" 60 || return
   kill $LOAD 2>/dev/null; wait $LOAD 2>/dev/null || true
+  device=$(nvme_connect $nqn) || return
   dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none || return
   nvme_disconnect $nqn
 }
