@@ -12,7 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "blockdev/device_users.h"
+#include "core/clock.h"
 #include "core/log.h"
+#include "core/pause.h"
 #include "core/status_macros.h"
 
 namespace sluice::blockdev {
@@ -21,7 +23,7 @@ namespace {
 // A process that has ended may hold its files a little longer: its io_uring
 // lets go of them behind its back. Who restarts us should not have to know.
 constexpr int kBusyTries = 20;
-constexpr useconds_t kBusyPauseMicros = 50'000;
+constexpr int64_t kBusyPauseNanos = 50 * kNanosPerMilli;
 
 // Repeats a call that returns an errno, 0 for success, while somebody else has
 // what it wants, for a second at most.
@@ -29,7 +31,7 @@ int WhileBusy(absl::FunctionRef<int()> call) {
   int error = call();
   for (int i = 1; i < kBusyTries; ++i) {
     if (error != EBUSY && error != EAGAIN) break;
-    usleep(kBusyPauseMicros);
+    PauseThread(kBusyPauseNanos);
     error = call();
   }
   return error;
