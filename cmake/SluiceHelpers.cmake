@@ -50,7 +50,7 @@ function(sluice_test name)
     set(ARG_LABELS unit)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SRCS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY

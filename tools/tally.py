@@ -6,7 +6,8 @@
 Prints STAGE <tab> pass|fail|skip <tab> name <tab> reason, one line a test. A
 GoogleTest program counts by its own tests, from the XML that it left in
 GTEST_FOLDER; one that failed without a failed test (a crash, a time limit, a
-sanitizer at exit) adds one failure, and any other ctest counts as one.
+sanitizer at exit) adds one failure, and any other ctest counts as one. The end
+of what a failed ctest printed goes to standard error.
 """
 import glob
 import os
@@ -36,6 +37,18 @@ def first_line(text):
     return " / ".join(lines[:2])[:200]
 
 
+SHOWN_LINES = 30
+
+
+def show_output(case):
+    """The end of what a failed ctest printed, to standard error."""
+    lines = (case.findtext("system-out") or "").rstrip().split("\n")
+    print(f"-- {case.get('name')} failed after {float(case.get('time') or 0):.0f} s; its last lines:",
+          file=sys.stderr)
+    for line in lines[-SHOWN_LINES:]:
+        print("   | " + line[:300], file=sys.stderr)
+
+
 def results(junit, folder):
     for case in xml.parse(junit).getroot().iter("testcase"):
         name, status = case.get("name"), case.get("status")
@@ -49,6 +62,8 @@ def results(junit, folder):
         for one, test, reason in own:
             yield one, f"{name}: {test}", reason
         failed = status == "fail" or case.find("failure") is not None
+        if failed:
+            show_output(case)
         if failed and not any(one == "fail" for one, _, _ in own):
             reason = case.find("failure")
             yield "fail", name, first_line(reason.get("message") if reason is not None else "") or "failed"

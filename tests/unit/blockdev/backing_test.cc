@@ -36,7 +36,7 @@ TEST(BackingOpen, CharacterDevice) {
 }
 
 TEST(BackingOpen, FifoDoesNotBlock) {
-  const std::string path = TempFolder() + "/sluice_fifo";
+  const std::string path = UniquePath("fifo");
   unlink(path.c_str());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
 
@@ -152,7 +152,7 @@ TEST(BackingOpen, ReadersShareAFile) {
 }
 
 TEST(BackingOpen, ReadOnlyFileSystem) {
-  const std::string folder = TempFolder() + "/sluice_ro_mount";
+  const std::string folder = UniquePath("ro_mount");
   mkdir(folder.c_str(), 0700);
   if (mount("none", folder.c_str(), "tmpfs", 0, "size=4m") != 0) {
     rmdir(folder.c_str());
@@ -187,7 +187,7 @@ TEST(BackingOpen, FollowsSymlinks) {
 }
 
 TEST(BackingOpen, DanglingSymlink) {
-  const std::string link = TempFolder() + "/sluice_dangling";
+  const std::string link = UniquePath("dangling");
   unlink(link.c_str());
   ASSERT_EQ(symlink("/no/where", link.c_str()), 0);
 

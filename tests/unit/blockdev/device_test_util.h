@@ -43,11 +43,12 @@ class TestReactor {
   Reactor* operator->() { return reactor_.get(); }
   BlockingPool* pool() { return &pool_; }
 
-  // Ticks until it holds; sleeps in between. False after about 30 s.
+  // Ticks until it holds; sleeps in between. False after about 100 s: a flush
+  // on a busy disk may take tens of seconds.
   template <typename Predicate>
   bool RunUntil(Predicate predicate) {
     const int64_t deadline_nanos =
-        Clock::Real()->NowNanos() + 30 * kNanosPerSecond;
+        Clock::Real()->NowNanos() + 100 * kNanosPerSecond;
     while (!predicate()) {
       if (Clock::Real()->NowNanos() > deadline_nanos) return false;
       if (reactor_->Tick() == 0 && !predicate()) {
@@ -77,6 +78,11 @@ class TestReactor {
 inline std::string TempFolder() {
   const char* const folder = getenv("TMPDIR");
   return folder != nullptr ? folder : "/tmp";
+}
+
+// A path of this process alone: two runs of one test do not meet.
+inline std::string UniquePath(const char* name) {
+  return absl::StrCat(TempFolder(), "/sluice_", name, "_", getpid());
 }
 
 // A file of `size_bytes` zeroes (a hole), removed at the end.

@@ -18,6 +18,7 @@ namespace {
 struct Opened {
   Opened(TestReactor* reactor, const BackingOptions& options) {
     auto opened = Backing::Open(options);
+    if (!opened.ok()) ADD_FAILURE() << opened.status();
     SLUICE_CHECK(opened.ok());
     backing = *std::move(opened);
     device = *backing->Attach(reactor->get(), reactor->pool());
@@ -213,8 +214,8 @@ TEST(UringDevice, NoSpaceAfterAShortWrite) {
 }
 
 TEST(UringDevice, FullFileSystemIsNoSpaceAndRecovers) {
-  const std::string folder = TempFolder() + "/sluice_small_mount";
-  mkdir(folder.c_str(), 0700);
+  const std::string folder = UniquePath("small_mount");
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   if (mount("none", folder.c_str(), "tmpfs", 0, "size=1m") != 0) {
     rmdir(folder.c_str());
     GTEST_SKIP() << "cannot mount a tmpfs";
