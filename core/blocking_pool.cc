@@ -35,6 +35,7 @@ void BlockingPool::ThreadMain() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  pthread_setname_np(pthread_self(), "blocking");
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     ++idle_;

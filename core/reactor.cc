@@ -39,7 +39,9 @@ absl::Status PinTo(int cpu) {
 
 Reactor* Reactor::Current() { return current_reactor; }
 
-Reactor::Reactor(const ReactorOptions& options) : options_(options) {}
+Reactor::Reactor(const ReactorOptions& options)
+    : options_(options),
+      safety_nanos_(absl::ToInt64Nanoseconds(options.safety_poll_idle)) {}
 
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create(
     const ReactorOptions& options) {
@@ -102,6 +104,7 @@ int Reactor::Tick() {
   std::erase(sources_, nullptr);
   now_nanos_ = options_.clock->NowNanos();
   int work = PollSources();
+  if (work > 0) RestartSafetyPolls();
   const int reaped = ring_->Reap(kReapBatch);
   stats_.ring_completions += static_cast<uint64_t>(reaped);
   const int messages = inbox_.Run(kMessageBatch);
@@ -167,6 +170,7 @@ void Reactor::Sleep(absl::Duration limit) {
     stats_.rearm_found += static_cast<uint64_t>(found);
     FlushSources();
     last_work_nanos_ = options_.clock->NowNanos();
+    RestartSafetyPolls();
     return;
   }
   sleeping_.store(true, std::memory_order_seq_cst);
@@ -185,16 +189,21 @@ void Reactor::Sleep(absl::Duration limit) {
     for (size_t i = 0; i < sources_.size(); ++i) {
       if (sources_[i] != nullptr) sources_[i]->OnTimeout();
     }
+    if (nanos == safety_nanos_) {
+      safety_nanos_ =
+          std::min(8 * safety_nanos_,
+                   absl::ToInt64Nanoseconds(options_.safety_poll_idle));
+    }
   }
+}
+
+void Reactor::RestartSafetyPolls() {
+  safety_nanos_ = absl::ToInt64Nanoseconds(options_.safety_poll_busy);
 }
 
 int64_t Reactor::SleepNanos(absl::Duration limit) const {
   int64_t nanos = INT64_MAX;
-  if (!sources_.empty()) {
-    const bool busy = now_nanos_ - last_work_nanos_ < kNanosPerSecond;
-    nanos = absl::ToInt64Nanoseconds(busy ? options_.safety_poll_busy
-                                          : options_.safety_poll_idle);
-  }
+  if (!sources_.empty()) nanos = safety_nanos_;
   if (timers_.next_deadline_nanos() != TimerHeap::kNever) {
     nanos =
         std::min(nanos, std::max<int64_t>(0, timers_.next_deadline_nanos() -

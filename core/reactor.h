@@ -36,8 +36,9 @@ struct ReactorOptions {
   // kHybrid: spin this long after the last work before sleeping. Longer means
   // a lower latency after short pauses and more processor time.
   absl::Duration spin = absl::Microseconds(20);
-  // How often armed sources are looked at all the same: within a second of
-  // traffic, and when idle. What this finds is a missed completion.
+  // How long after the sources' last work they are looked at although nothing
+  // announced anything: what this finds is a missed completion. Each look that
+  // finds nothing makes the wait eight times longer, up to the idle one.
   absl::Duration safety_poll_busy = absl::Milliseconds(10);
   absl::Duration safety_poll_idle = absl::Seconds(1);
   RingOptions ring;
@@ -129,6 +130,7 @@ class Reactor {
   absl::Status Init();
   int PollSources();
   void FlushSources();
+  void RestartSafetyPolls();
   int ResumeReady();
   bool ShouldSpin() const;
   int64_t SleepNanos(absl::Duration limit) const;
@@ -149,6 +151,7 @@ class Reactor {
   TimerHeap timers_;
   int64_t now_nanos_ = 0;
   int64_t last_work_nanos_ = 0;
+  int64_t safety_nanos_;  // the next sleep's, until a safety poll
   ReactorStats stats_;
 };
 

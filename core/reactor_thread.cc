@@ -1,6 +1,11 @@
 #include "core/reactor_thread.h"
 
+#include <pthread.h>
 #include <signal.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace sluice {
 
@@ -14,6 +19,8 @@ absl::StatusOr<std::unique_ptr<ReactorThread>> ReactorThread::Start(
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const std::string name = absl::StrCat("reactor-", options.index);
+    pthread_setname_np(pthread_self(), name.c_str());
     absl::StatusOr<std::unique_ptr<Reactor>> reactor = Reactor::Create(options);
     if (!reactor.ok()) {
       started.set_value(reactor.status());

@@ -17,7 +17,8 @@ namespace sluice {
 
 class ReactorThread {
  public:
-  // Starts the thread, and the reactor on it. Errors: Reactor::Create's.
+  // Starts the thread, `reactor-N` by its index, and the reactor on it. Errors:
+  // Reactor::Create's.
   static absl::StatusOr<std::unique_ptr<ReactorThread>> Start(
       const ReactorOptions& options);
   // Stops and joins.

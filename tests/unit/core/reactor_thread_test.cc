@@ -1,6 +1,7 @@
 #include "core/reactor_thread.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <memory>
 #include <thread>
@@ -40,6 +41,17 @@ TEST(ReactorThread, RunsATaskToItsEnd) {
     EXPECT_EQ(value, i);
   }
   thread->RunTask([&] { return SleepOnly(thread->reactor()); });
+}
+
+TEST(ReactorThread, IsNamedByItsIndex) {
+  ReactorOptions options;
+  options.index = 3;
+  auto thread = *ReactorThread::Start(options);
+
+  char name[16] = "";
+  thread->Run([&] { pthread_getname_np(pthread_self(), name, sizeof(name)); });
+
+  EXPECT_STREQ(name, "reactor-3");
 }
 
 TEST(ReactorThread, AReactorThatCannotBeMadeIsAnError) {
