@@ -100,6 +100,13 @@ struct BackingOptions {
   bool shared = false;  // do not claim it exclusively
 };
 
+// How a backing is asked for its size.
+enum class SizeAnswer {
+  kFixed,     // need not be asked again
+  kAtOnce,    // does not block: devices, and files on this machine's disks
+  kMayBlock,  // files that another machine or program serves
+};
+
 // An opened file, device or piece of memory. Thread-safe but for Open and the
 // destructor; outlives every BlockDevice attached to it.
 class Backing {
@@ -116,8 +123,11 @@ class Backing {
   // A device for the reactor of this thread. `pool` is for what would block.
   virtual absl::StatusOr<std::unique_ptr<BlockDevice>> Attach(
       Reactor* reactor, BlockingPool* pool) = 0;
-  // The size now, in whole blocks. May block.
-  virtual absl::StatusOr<uint64_t> CurrentSizeBytes() const = 0;
+  // The size now, in whole blocks. May block where size_answer() says so.
+  virtual absl::StatusOr<uint64_t> CurrentSizeBytes() const {
+    return geometry_.size_bytes;
+  }
+  virtual SizeAnswer size_answer() const { return SizeAnswer::kFixed; }
 
  protected:
   Backing(std::string path, const Geometry& geometry)

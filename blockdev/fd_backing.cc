@@ -1,8 +1,10 @@
 #include "blockdev/fd_backing.h"
 
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <cerrno>
 #include <utility>
@@ -13,12 +15,34 @@
 
 namespace sluice::blockdev {
 
+namespace {
+
+// File systems that have the size of an open file in memory.
+SizeAnswer SizeAnswerOf(int fd) {
+  struct statfs info {};
+  if (fstatfs(fd, &info) != 0) return SizeAnswer::kMayBlock;
+  switch (info.f_type) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+      return SizeAnswer::kAtOnce;
+    default:
+      return SizeAnswer::kMayBlock;
+  }
+}
+
+}  // namespace
+
 FdBacking::FdBacking(std::string path, OpenedPath opened,
                      const Geometry& geometry, const SpaceSupport& space)
     : Backing(std::move(path), geometry),
       fd_(std::move(opened.fd)),
       is_device_(opened.is_device),
-      space_(space) {}
+      space_(space),
+      size_answer_(is_device_ ? SizeAnswer::kAtOnce
+                              : SizeAnswerOf(fd_.get())) {}
 
 absl::StatusOr<std::unique_ptr<BlockDevice>> FdBacking::Attach(
     Reactor* reactor, BlockingPool* pool) {

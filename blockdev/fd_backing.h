@@ -17,6 +17,7 @@ class FdBacking : public Backing {
   absl::StatusOr<std::unique_ptr<BlockDevice>> Attach(
       Reactor* reactor, BlockingPool* pool) override;
   absl::StatusOr<uint64_t> CurrentSizeBytes() const override;
+  SizeAnswer size_answer() const override { return size_answer_; }
 
  protected:
   FdBacking(std::string path, OpenedPath opened, const Geometry& geometry,
@@ -26,6 +27,7 @@ class FdBacking : public Backing {
   const UniqueFd fd_;
   const bool is_device_;
   const SpaceSupport space_;
+  const SizeAnswer size_answer_;
 };
 
 // By BLKGETSIZE64 or fstat. The error names the path.

@@ -16,9 +16,6 @@ class NullBacking final : public Backing {
 
   absl::StatusOr<std::unique_ptr<BlockDevice>> Attach(
       Reactor* reactor, BlockingPool* pool) override;
-  absl::StatusOr<uint64_t> CurrentSizeBytes() const override {
-    return geometry_.size_bytes;
-  }
 
  private:
   using Backing::Backing;

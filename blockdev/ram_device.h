@@ -21,9 +21,6 @@ class RamBacking final : public Backing {
 
   absl::StatusOr<std::unique_ptr<BlockDevice>> Attach(
       Reactor* reactor, BlockingPool* pool) override;
-  absl::StatusOr<uint64_t> CurrentSizeBytes() const override {
-    return geometry_.size_bytes;
-  }
 
  private:
   RamBacking(std::string path, const Geometry& geometry, std::byte* memory)

@@ -14,7 +14,7 @@ namespace {
 
 // How often the backings are asked for their size: a host sees growth within
 // two of these.
-constexpr absl::Duration kSizeInterval = absl::Milliseconds(900);
+constexpr absl::Duration kSizeInterval = absl::Milliseconds(1400);
 
 transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   transport::ShardOptions shard;
@@ -188,17 +188,26 @@ void Target::OnSizeTimer(void* context) {
 }
 
 Task<void> Target::CheckSizes() {
+  bool any = false;
   for (const auto& subsystem : shared_.subsystems) {
     for (const Namespace& entry : subsystem->namespaces()) {
       const blockdev::Backing* backing = entry.backing.get();
+      const blockdev::SizeAnswer answer = backing->size_answer();
+      if (answer == blockdev::SizeAnswer::kFixed) continue;
+      any = true;
+      absl::StatusOr<uint64_t> size = absl::UnknownError("not asked");
       const auto ask = [backing] { return backing->CurrentSizeBytes(); };
-      CallBlocking call(shared_.pool, ask);
-      const absl::StatusOr<uint64_t> size = co_await call;
+      if (answer == blockdev::SizeAnswer::kMayBlock) {
+        CallBlocking call(shared_.pool, ask);
+        size = co_await call;
+      } else {
+        size = ask();
+      }
       if (stopping_) co_return;
       if (size.ok()) co_await TellSize(subsystem.get(), entry.nsid, *size);
     }
   }
-  ArmSizeTimer();
+  if (any) ArmSizeTimer();
 }
 
 // Every reactor first, then the hosts: none of them meets the old end.

@@ -228,6 +228,7 @@ TEST_F(DiskBackingTest, Grows) {
   ASSERT_EQ(ioctl(loop_->fd(), LOOP_SET_CAPACITY, 0), 0);
 
   EXPECT_EQ(*backing_->CurrentSizeBytes(), 2 * kDiskBytes);
+  EXPECT_EQ(backing_->size_answer(), SizeAnswer::kAtOnce);
 }
 
 // R71: to the kernel a pulled disk has the size 0.

@@ -100,6 +100,7 @@ TEST_F(RamDeviceTest, HasNoVolatileCache) {
   EXPECT_FALSE(device_->geometry().volatile_cache);
   EXPECT_TRUE(device_->geometry().discard_reads_zero);
   EXPECT_EQ(*backing_->CurrentSizeBytes(), 16 * kMeg);
+  EXPECT_EQ(backing_->size_answer(), SizeAnswer::kFixed);
 }
 
 }  // namespace
