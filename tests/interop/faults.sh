@@ -1,6 +1,7 @@
 #!/bin/bash
 # In the guest: what goes wrong under load. A disconnect, a target killed with
-# -9 and started again, a full and a growing backing, a device deleted and added.
+# -9 and started again, a full, a growing and a failing backing, a device deleted
+# and added.
 #
 #   lab run tests/interop/faults.sh [rxe|siw]      LAB_DISK=2G
 set -euo pipefail
@@ -65,7 +66,7 @@ grown_backing() {
   local device
   device=$(nvme_connect $nqn) || return
   truncate -s 320M $backing
-  wait_for "[ \$(blockdev --getsize64 $device) = $((320 << 20)) ]" "${GROW_SECONDS:-4}" || return
+  wait_for "[ \$(blockdev --getsize64 $device) = $((320 << 20)) ]" "2" || return
   dd if=/dev/urandom of="$device" bs=1M count=4 seek=300 oflag=direct conv=nocreat status=none
   nvme_disconnect $nqn
 }
@@ -89,6 +90,30 @@ full_backing() {
   start
 }
 
+# Bad sectors of the backing are the host's bad sectors, and only those.
+failing_backing() {
+  local device disk=/sys/kernel/config/nullb/nullb0
+  modprobe null_blk nr_devices=0 || return
+  mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+  mkdir $disk && echo 1 > $disk/memory_backed && echo 64 > $disk/size || return
+  echo 1 > $disk/power && echo "+2048-2055" > $disk/badblocks || return
+  stop_sluiced || return
+  wait_for "[ -b /dev/nullb0 ]" 10 || return
+  start_sluiced --export /dev/nullb0 --nqn $nqn --listen 10.9.0.1 || return
+  device=$(nvme_connect $nqn) || return
+  dmesg --clear
+  ! dd if="$device" of=/dev/null bs=4k skip=256 count=1 iflag=direct status=none || return
+  ! dd if=/dev/zero of="$device" bs=4k seek=256 count=1 oflag=direct conv=nocreat status=none || return
+  dmesg
+  # Unrecovered Read Error (0x281) is what the host calls a medium error.
+  dmesg | grep 'critical medium error.*sector 2048 op 0x0:(READ)' || return
+  dd if=/dev/urandom of="$device" bs=4k seek=257 count=64 oflag=direct conv=nocreat status=none || return
+  dd if="$device" of=/dev/null bs=4k skip=257 count=64 iflag=direct status=none || return
+  nvme_disconnect $nqn
+  stop_sluiced || return
+  start
+}
+
 # The device goes under load and comes back, and with it the listener. The
 # host is on the same device and drops its controller with it: it connects anew.
 deleted_device() {
@@ -106,7 +131,7 @@ deleted_device() {
 }
 
 start
-for case in disconnect_under_load grown_backing full_backing killed_target deleted_device; do
+for case in disconnect_under_load grown_backing full_backing failing_backing killed_target deleted_device; do
   check "${case//_/-}-$kind" $case || { nvme disconnect -n $nqn > /dev/null 2>&1 || true; }
 done
 check "stop-after-faults-$kind" stop_sluiced || true

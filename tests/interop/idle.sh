@@ -1,57 +1,56 @@
 #!/bin/bash
-# In the guest: sixteen connected idle queues cost next to nothing, whatever the
-# backend; and after many connects everything is back where it was.
+# In the guest: sixteen connected idle queues cost at most 0.3 % of a processor,
+# whatever the backend.
 #
-#   lab run tests/interop/idle.sh [rxe|siw]
+#   lab run tests/interop/idle.sh [rxe|siw]      LAB_DISK="1G 64M"
 set -euo pipefail
 kind=${1:-rxe}
 nqn=nqn.2026-11.io.sluice:idle
-seconds=15
-cycles=100
-[ "${CHECK_FULL:-0}" = 1 ] && seconds=60 cycles=1000
+# Emulation makes a wake-up some fifty times dearer, a busy machine dearer still:
+# the quick run allows for that.
+seconds=15 limit=1.0
+[ "${CHECK_FULL:-0}" = 1 ] && seconds=60 limit=0.3
 
 rdma_up "$kind"
 modprobe nvme-rdma
-mkdir -p /mnt/t && mount -t tmpfs tmpfs /mnt/t && truncate -s 64M /mnt/t/disk
+modprobe virtio_blk
+wait_for '[ -b /dev/vdb ]' 10
+mkdir -p /mnt/t /mnt/ext4
+mount -t tmpfs tmpfs /mnt/t
+mkfs.ext4 -q /dev/vda
+mount /dev/vda /mnt/ext4
+truncate -s 64M /mnt/t/disk /mnt/ext4/disk
 
-# ticks PID : processor time in clock ticks, all threads.
-ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }
+# nanos PID : processor time of all threads in nanoseconds.
+nanos() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 
-# Emulated processors make a wake-up some ten times dearer than a real one: the
-# limit is 0.3 % of a core on hardware, ten times that here.
+# Sixteen I/O queues, six of a controller (two processors: two each for reads, for
+# writes and for polling), and three admin queues with a Keep Alive each 7.5 s: as
+# many as one host with sixteen processors sends. Every backend is in the one
+# target: together they cost no more than one may.
 idle() {
-  local before after share i
-  for i in 1 2 3 4 5; do
-    nvme connect -t rdma -a 10.9.0.1 -s 4420 -n $nqn --duplicate-connect > /dev/null || return
+  local before after share queues
+  for queues in 2,nr_write_queues=2,nr_poll_queues=2 2,nr_write_queues=2,nr_poll_queues=2 2,nr_write_queues=2; do
+    # The kernel's own interface: nvme-cli connects a host only once.
+    echo "transport=rdma,traddr=10.9.0.1,trsvcid=4420,nqn=$nqn,nr_io_queues=$queues,keep_alive_tmo=15,duplicate_connect" \
+      > /dev/nvme-fabrics || return
   done
+  [ "$(grep -c 'queue up qid=[1-9]' "$OUT/sluiced.log")" = 16 ] || { grep 'queue up' "$OUT/sluiced.log"; return 1; }
+  wait_for "[ \$(nvme_devices $nqn | wc -l) = ${#exports[@]} ]" 60 || return
   sleep 5
-  before=$(ticks "$SLUICED_PID")
+  before=$(nanos "$SLUICED_PID")
   sleep $seconds
-  after=$(ticks "$SLUICED_PID")
-  share=$(awk -v t=$((after - before)) -v s=$seconds 'BEGIN { printf "%.2f", t / s }')
-  echo "idle: $share % of one core over $seconds s with 15 queues ($kind)" | tee -a "$OUT/figures"
+  after=$(nanos "$SLUICED_PID")
+  [ "$after" -gt "$before" ] || { echo "the clock stands still: $before"; return 1; }
+  share=$(awk -v t=$((after - before)) -v s=$seconds 'BEGIN { printf "%.3f", t / s / 1e7 }')
+  echo "$kind: $share % of one core over $seconds s with 16 idle I/O queues and ${#exports[@]} backends" |
+    tee -a "$OUT/figures"
   nvme_disconnect $nqn
-  awk -v p="$share" 'BEGIN { exit !(p <= 3.0) }'
+  awk -v p="$share" -v limit=$limit 'BEGIN { exit !(p <= limit) }'
 }
 
-cycle() {
-  local i before after fds
-  rdma_baseline > /dev/null
-  fds=$(find "/proc/$SLUICED_PID/fd" | wc -l)
-  before=$(awk '/VmRSS/ { print $2 }' "/proc/$SLUICED_PID/status")
-  for i in $(seq $cycles); do
-    nvme discover -t rdma -a 10.9.0.1 -s 4420 > /dev/null || return
-  done
-  rdma_settled 20 || return
-  after=$(awk '/VmRSS/ { print $2 }' "/proc/$SLUICED_PID/status")
-  echo "cycles: $cycles, RSS $before -> $after KiB, fds $fds -> $(find "/proc/$SLUICED_PID/fd" | wc -l)" | tee -a "$OUT/figures"
-  [ "$(find "/proc/$SLUICED_PID/fd" | wc -l)" -le "$fds" ] || return
-  [ $((after - before)) -lt 8192 ]
-}
-
-start_sluiced --export ram:64M --export null:64M --export /mnt/t/disk --nqn $nqn --listen 10.9.0.1
+exports=(ram:64M null:64M /mnt/t/disk /mnt/ext4/disk /dev/vdb)
+# shellcheck disable=SC2046
+start_sluiced $(printf -- '--export %s ' "${exports[@]}") --nqn $nqn --listen 10.9.0.1
 check "idle-$kind" idle || true
-nvme discover -t rdma -a 10.9.0.1 -s 4420 > /dev/null
-check "cycles-$kind" cycle || true
 check "stop-idle-$kind" stop_sluiced || true
-cat "$OUT/figures"

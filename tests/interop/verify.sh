@@ -30,20 +30,28 @@ fio_verify() {
     --verify_backlog=64 --output="$OUT/fio-$1.txt"
 }
 
-# zero_after COMMAND… : fills 8 MiB, runs the command on it, wants zeroes back.
-zeroes_after() {
-  local device=$1
-  shift
+# after WANTED DEVICE COMMAND… : fills 8 MiB and runs the command on it; the same
+# 8 MiB must then read as zeroes, or as any bytes, and the next must be untouched.
+after() {
+  local wanted=$1 device=$2
+  shift 2
+  dd if=/dev/urandom of=/tmp/next bs=1M count=1 status=none
+  dd if=/tmp/next of="$device" bs=1M seek=8 oflag=direct conv=nocreat status=none
   dd if=/dev/urandom of="$device" bs=1M count=8 oflag=direct conv=nocreat status=none
   "$@" "$device" || return
-  cmp -n $((8 << 20)) "$device" /dev/zero
+  [ "$wanted" = any ] || cmp -n $((8 << 20)) "$device" /dev/zero || return
+  dd if="$device" bs=1M skip=8 count=1 iflag=direct status=none | cmp - /tmp/next
 }
 
+# Deallocated blocks read as zeroes where DLFEAT says so; a disk may ignore them.
 discards() {
-  local device=$1
-  zeroes_after "$device" blkdiscard -z -o 0 -l $((8 << 20)) || return
-  [ "$(cat "/sys/block/${device##*/}/queue/discard_max_bytes")" -gt 0 ] || return 0
-  zeroes_after "$device" blkdiscard -o 0 -l $((8 << 20))
+  local device=$1 wanted=any dlfeat
+  after zeroes "$device" blkdiscard -z -o 0 -l $((8 << 20)) || return
+  [ "$(cat "/sys/block/${device##*/}/queue/discard_max_bytes")" -gt 0 ] || { echo "no discard here"; return 1; }
+  dlfeat=$(nvme id-ns "$device" | awk '$1 == "dlfeat" { print $3 }')
+  [ $((dlfeat & 7)) != 1 ] || wanted=zeroes
+  echo "dlfeat $dlfeat: $wanted"
+  after $wanted "$device" blkdiscard -o 0 -l $((8 << 20))
 }
 
 trims() {
@@ -64,10 +72,9 @@ all_of() {
   wait_for "[ \$(nvme_devices $nqn | wc -l) = $# ]" 30
   for device in $(nvme_devices $nqn); do
     check "verify-$kind-$block-${device##*n}" fio_verify "$block-${device##*n}" "$device" "$block" || true
+    check "discard-$kind-$block-${device##*n}" discards "$device" || true
+    check "fstrim-$kind-$block-${device##*n}" trims "$device" || true
   done
-  device=$(nvme_devices $nqn | head -n 1)
-  check "discard-$kind-$block" discards "$device" || true
-  check "fstrim-$kind-$block" trims "$device" || true
   nvme_disconnect $nqn
   check "stop-$kind-$block" stop_sluiced || true
 }
