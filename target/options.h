@@ -3,16 +3,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "blockdev/block_device.h"
 #include "core/log.h"
 #include "core/reactor.h"
 #include "core/units.h"
 
 namespace sluice::target {
+
+// Takes the device that a reactor has just attached and gives the one to use:
+// a FaultDevice over it. On that reactor's thread.
+using DeviceLayer = std::function<std::unique_ptr<blockdev::BlockDevice>(
+    std::unique_ptr<blockdev::BlockDevice>, Reactor*)>;
 
 // One namespace. NSIDs follow the order in which they are given, from 1.
 struct NamespaceOptions {
@@ -20,6 +28,8 @@ struct NamespaceOptions {
   uint32_t block_bytes = 512;  // 512 or 4096
   bool read_only = false;      // hosts see a write-protected disk
   bool shared = false;         // do not claim the backing exclusively
+  // Only tests have one.
+  DeviceLayer layer = nullptr;
 };
 
 struct SubsystemOptions {

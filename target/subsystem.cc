@@ -67,6 +67,7 @@ absl::StatusOr<std::unique_ptr<Subsystem>> Subsystem::Open(
     backing.read_only = wanted.read_only;
     backing.shared = wanted.shared;
     SLUICE_ASSIGN_OR_RETURN(made.backing, blockdev::Backing::Open(backing));
+    made.layer = wanted.layer;
     made.nguid = nvme::DeriveNguid(machine_id, nqn, made.nsid);
     made.uuid = nvme::DeriveUuid(machine_id, nqn, made.nsid);
     const blockdev::Geometry& geometry = made.backing->geometry();

@@ -19,6 +19,7 @@ namespace sluice::target {
 struct Namespace {
   uint32_t nsid = 0;
   std::unique_ptr<blockdev::Backing> backing;
+  DeviceLayer layer;  // null: none
   std::array<std::byte, 16> nguid{};
   std::array<std::byte, 16> uuid{};
 

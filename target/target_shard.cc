@@ -1,5 +1,7 @@
 #include "target/target_shard.h"
 
+#include <utility>
+
 #include "core/async.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -40,6 +42,7 @@ absl::Status TargetShard::AttachDevices() {
     for (const Namespace& entry : subsystem->namespaces()) {
       SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<blockdev::BlockDevice> device,
                               entry.backing->Attach(reactor_, shared_->pool));
+      if (entry.layer) device = entry.layer(std::move(device), reactor_);
       devices.push_back(std::move(device));
     }
     devices_.push_back(std::move(devices));
