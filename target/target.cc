@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "core/async.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/status_macros.h"
 #include "nvme/limits.h"
@@ -15,6 +16,8 @@ namespace {
 // How often the backings are asked for their size: a host sees growth within
 // two of these.
 constexpr absl::Duration kSizeInterval = absl::Milliseconds(1400);
+// After the commands: what a device may take to flush, and some.
+constexpr absl::Duration kCloseLimit = absl::Seconds(3);
 
 transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   transport::ShardOptions shard;
@@ -134,15 +137,31 @@ bool Target::Stop() {
     stopping_ = true;
     manager_->StopAccepting();
   });
-  bool clean = true;
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    TargetShard* shard = shards_[i].get();
-    clean &= threads_[i]->RunTask(
-        [&] { return shard->Drain(shared_.options.drain_timeout); });
-  }
+  const bool clean = Drain();
   if (!clean) return false;
   StopReactors();
   return true;
+}
+
+bool Target::Drain() {
+  const int64_t settled =
+      Clock::Real()->NowNanos() +
+      absl::ToInt64Nanoseconds(shared_.options.drain_timeout);
+  const int64_t closed = settled + absl::ToInt64Nanoseconds(kCloseLimit);
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    threads_[i]->Run([&] { shards_[i]->Quiesce(); });
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    threads_[i]->RunTask([&] { return shards_[i]->Settle(settled); });
+  }
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    threads_[i]->Run([&] { shards_[i]->DisconnectAll(); });
+  }
+  bool clean = true;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    clean &= threads_[i]->RunTask([&] { return shards_[i]->Emptied(closed); });
+  }
+  return clean;
 }
 
 // Frees everything in reverse order, each piece on its own reactor.

@@ -80,6 +80,8 @@ class Target final : public transport::ConnectionOwner {
   absl::Status OpenSubsystems();
   absl::Status StartReactors();
   absl::Status Listen();
+  // Of all reactors; Stop()'s result.
+  bool Drain();
   void StopReactors();
   Task<void> CloseControl();
   static void OnSizeTimer(void* context);

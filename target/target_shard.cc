@@ -11,8 +11,6 @@ namespace sluice::target {
 namespace {
 
 constexpr absl::Duration kDrainStep = absl::Milliseconds(5);
-// After the commands: what a device may take to flush, and some.
-constexpr absl::Duration kCloseLimit = absl::Seconds(3);
 
 }  // namespace
 
@@ -110,21 +108,26 @@ void TargetShard::TellNamespaceChanged(const Subsystem* subsystem,
   }
 }
 
-Task<bool> TargetShard::Drain(absl::Duration limit) {
-  const int64_t start = reactor_->now_nanos();
-  const auto past = [&](absl::Duration duration) {
-    return reactor_->now_nanos() - start > absl::ToInt64Nanoseconds(duration);
-  };
+void TargetShard::Quiesce() {
   for (const auto& [serial, queue] : queues_) queue->Quiesce();
-  while (!past(limit)) {
+}
+
+Task<void> TargetShard::Settle(int64_t deadline_nanos) {
+  while (reactor_->now_nanos() < deadline_nanos) {
     size_t busy = 0;
     for (const auto& [serial, queue] : queues_) busy += queue->busy();
-    if (busy == 0) break;
+    if (busy == 0) co_return;
     SleepFor pause(reactor_, kDrainStep);
     co_await pause;
   }
+}
+
+void TargetShard::DisconnectAll() {
   for (const auto& [serial, queue] : queues_) queue->Disconnect("shutdown");
-  while (!queues_.empty() && !past(limit + kCloseLimit)) {
+}
+
+Task<bool> TargetShard::Emptied(int64_t deadline_nanos) {
+  while (!queues_.empty() && reactor_->now_nanos() < deadline_nanos) {
     SleepFor pause(reactor_, kDrainStep);
     co_await pause;
   }

@@ -92,9 +92,17 @@ class TargetShard final : public transport::ConnectionTaker {
   void SetSize(const Subsystem* subsystem, uint32_t nsid, uint64_t size_bytes);
   void TellNamespaceChanged(const Subsystem* subsystem, uint32_t nsid);
 
-  // Ends all connections: lets commands finish for at most `limit` first. False
-  // when some never ended.
-  Task<bool> Drain(absl::Duration limit);
+  // The end, in four steps, each taken on every reactor before the next: the
+  // queues of one controller live on several, and the first that goes takes the
+  // others along. Deadlines are those of the reactors' clock.
+  //
+  // New commands are left unanswered from now on.
+  void Quiesce();
+  // Waits for the commands being served.
+  Task<void> Settle(int64_t deadline_nanos);
+  void DisconnectAll();
+  // Waits for the queues to go. False when some never went.
+  Task<bool> Emptied(int64_t deadline_nanos);
   size_t queue_count() const { return queues_.size(); }
 
  private:
