@@ -1,7 +1,7 @@
 #!/bin/bash
 # In the guest: what goes wrong under load. A disconnect, a target killed with
-# -9 and started again, a full, a growing and a failing backing, a device deleted
-# and added.
+# -9 or stopped, and started again, a full, a growing and a failing backing, a
+# device deleted and added.
 #
 #   lab run tests/interop/faults.sh [rxe|siw]      LAB_DISK=2G
 set -euo pipefail
@@ -38,9 +38,10 @@ disconnect_under_load() {
   kill -0 "$SLUICED_PID"
 }
 
-# Every block that was written and flushed before a kill -9 is there afterwards;
-# the host comes back by itself.
-killed_target() {
+# Every block that was written and flushed before the target ends under load is
+# there when it has started again; the host comes back by itself, and whoever
+# writes on it meanwhile waits and sees no error.
+restarted_target() {  # restarted_target SIGNAL
   local device i
   device=$(nvme_connect $nqn --reconnect-delay=1 --ctrl-loss-tmo=120) || return
   for i in $(seq $kills); do
@@ -49,11 +50,13 @@ killed_target() {
       --fsync_on_close=1 --output="$OUT/w$i.txt" || return
     load 60 "$device" --offset=64M
     sleep 1
-    kill -9 "$SLUICED_PID"
-    wait "$SLUICED_PID" 2>/dev/null || true
+    kill "-$1" "$SLUICED_PID"
+    # What it was told to do is done without a complaint.
+    wait "$SLUICED_PID" 2>/dev/null || [ "$1" = KILL ] || return
     start || return
     wait_for "grep -q live /sys/class/nvme/*/state" 60 || return
     sleep 1
+    kill -0 $LOAD || return
     kill $LOAD 2>/dev/null; wait $LOAD 2>/dev/null || true
     fio --name=w$i --filename="$device" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randread --bs=4k \
       --iodepth=16 --size=32M --io_size=8M --randseed=$i --verify=crc32c --verify_only=1 \
@@ -61,6 +64,9 @@ killed_target() {
   done
   nvme_disconnect $nqn
 }
+killed_target() { restarted_target KILL; }
+# R35
+stopped_target() { restarted_target TERM; }
 
 grown_backing() {
   local device
@@ -131,7 +137,7 @@ deleted_device() {
 }
 
 start
-for case in disconnect_under_load grown_backing full_backing failing_backing killed_target deleted_device; do
+for case in disconnect_under_load grown_backing full_backing failing_backing killed_target stopped_target deleted_device; do
   check "${case//_/-}-$kind" $case || { nvme disconnect -n $nqn > /dev/null 2>&1 || true; }
 done
 check "stop-after-faults-$kind" stop_sluiced || true
