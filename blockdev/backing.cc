@@ -20,7 +20,7 @@ namespace {
 // SIZE of "null:SIZE" and "ram:SIZE".
 absl::StatusOr<uint64_t> ParseSize(const BackingOptions& options,
                                    absl::string_view text) {
-  const absl::StatusOr<uint64_t> size_bytes = ParseBytes(text);
+  absl::StatusOr<uint64_t> size_bytes = ParseBytes(text);
   if (!size_bytes.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.path, ": ", size_bytes.status().message(), ", as in 64M"));

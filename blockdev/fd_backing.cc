@@ -41,8 +41,8 @@ FdBacking::FdBacking(std::string path, OpenedPath opened,
       fd_(std::move(opened.fd)),
       is_device_(opened.is_device),
       space_(space),
-      size_answer_(is_device_ ? SizeAnswer::kAtOnce
-                              : SizeAnswerOf(fd_.get())) {}
+      size_answer_(is_device_ ? SizeAnswer::kAtOnce : SizeAnswerOf(fd_.get())) {
+}
 
 absl::StatusOr<std::unique_ptr<BlockDevice>> FdBacking::Attach(
     Reactor* reactor, BlockingPool* pool) {

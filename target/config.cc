@@ -138,7 +138,7 @@ class Reader {
     if (child != nullptr) names.emplace_back(child);
     for (const Key<T>& known : keys) {
       if (key.str() == known.name) {
-        const absl::Status status = known.read(node, out);
+        absl::Status status = known.read(node, out);
         if (status.ok()) return status;
         return At(node.source(),
                   absl::StrCat(known.name, ": ", status.message()));

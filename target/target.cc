@@ -14,7 +14,7 @@ namespace sluice::target {
 namespace {
 
 // How often the backings are asked for their size: a host sees growth within
-// two of these.
+// this, and what its own rescan takes.
 constexpr absl::Duration kSizeInterval = absl::Milliseconds(1400);
 // After the commands: what a device may take to flush, and some.
 constexpr absl::Duration kCloseLimit = absl::Seconds(3);
@@ -111,6 +111,7 @@ absl::Status Target::Listen() {
   options.io_depth_max = shared_.options.queue_depth;
   options.qid_max = static_cast<uint16_t>(kIoQueuesMax);
   std::vector<transport::Shard*> shards;
+  shards.reserve(shards_.size());
   for (const auto& shard : shards_) shards.push_back(shard->transport());
   manager_ = std::make_unique<transport::ConnectionManager>(
       shared_.control, api_, options, shards, this);

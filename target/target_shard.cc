@@ -127,6 +127,7 @@ void TargetShard::DisconnectAll() {
 }
 
 Task<bool> TargetShard::Emptied(int64_t deadline_nanos) {
+  // NOLINTNEXTLINE(bugprone-standalone-empty): it is used
   while (!queues_.empty() && reactor_->now_nanos() < deadline_nanos) {
     SleepFor pause(reactor_, kDrainStep);
     co_await pause;

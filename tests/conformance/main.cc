@@ -111,4 +111,5 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace sluice::conformance
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what it throws, it is to die of
 int main(int argc, char** argv) { return sluice::conformance::Run(argc, argv); }
