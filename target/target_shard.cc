@@ -132,6 +132,7 @@ Task<bool> TargetShard::Emptied(int64_t deadline_nanos) {
     SleepFor pause(reactor_, kDrainStep);
     co_await pause;
   }
+  // NOLINTNEXTLINE(bugprone-standalone-empty): it is used
   co_return queues_.empty();
 }
 
