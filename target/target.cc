@@ -215,7 +215,7 @@ Task<void> Target::CheckSizes() {
       const blockdev::SizeAnswer answer = backing->size_answer();
       if (answer == blockdev::SizeAnswer::kFixed) continue;
       any = true;
-      absl::StatusOr<uint64_t> size = absl::UnknownError("not asked");
+      absl::StatusOr<uint64_t> size = uint64_t{0};
       const auto ask = [backing] { return backing->CurrentSizeBytes(); };
       if (answer == blockdev::SizeAnswer::kMayBlock) {
         CallBlocking call(shared_.pool, ask);

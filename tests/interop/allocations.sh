@@ -36,12 +36,13 @@ SLUICED=/tmp/counted
 
 count() { od -A n -t u8 -j "$1" -N 8 $counts | tr -d ' '; }
 
-# load DEVICE COMMANDS : mixed reads and writes, then large ones and flushes.
+# load DEVICE COMMANDS FACTOR : mixed reads and writes, then large ones and
+# flushes, at 32 and 16 in flight times the factor.
 load() {
   fio --name=small --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw \
-    --bs=4k --iodepth=32 --size=32M --io_size=$(($2 * 36 / 10))k --norandommap=1 \
+    --bs=4k --iodepth=$((32 * $3)) --size=32M --io_size=$(($2 * 36 / 10))k --norandommap=1 \
     --name=large --stonewall --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw \
-    --bsrange=8k-64k --iodepth=16 --number_ios=$(($2 / 10)) --fsync=100 --time_based=0 --size=32M --io_size=100G \
+    --bsrange=8k-64k --iodepth=$((16 * $3)) --number_ios=$(($2 / 10)) --fsync=100 --time_based=0 --size=32M --io_size=100G \
     --norandommap=1 --output="$OUT/fio.txt"
 }
 
@@ -50,10 +51,12 @@ allocations() {
   rm -f $counts
   start_sluiced --export "$export" --nqn $nqn --listen 10.9.0.1 || return
   device=$(nvme_connect $nqn) || return
-  load "$device" $((commands / 5)) || return
+  # Frames are kept for as many commands as were ever in flight at once: four
+  # times as many as later, of which the target then surely has had enough.
+  load "$device" $((commands / 4)) 4 || return
   before=$(count 0)
   [ "$before" -gt 0 ] || { echo "nothing was counted at all"; return 1; }
-  load "$device" $commands || return
+  load "$device" $commands 1 || return
   after=$(count 0)
   served=$(grep -o 'issued rwts: total=[0-9,]*' "$OUT/fio.txt" | tr '=,' '  ' | awk '{ sum += $4 + $5 } END { print sum }')
   echo "$kind $export: $((after - before)) allocations by the reactors over $served commands ($before before them)" |
