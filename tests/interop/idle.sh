@@ -21,9 +21,6 @@ mkfs.ext4 -q /dev/vda
 mount /dev/vda /mnt/ext4
 truncate -s 64M /mnt/t/disk /mnt/ext4/disk
 
-# nanos PID : processor time of all threads in nanoseconds.
-nanos() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
-
 # Sixteen I/O queues, six of a controller (two processors: two each for reads, for
 # writes and for polling), and three admin queues with a Keep Alive each 7.5 s: as
 # many as one host with sixteen processors sends. Every backend is in the one
@@ -38,9 +35,9 @@ idle() {
   [ "$(grep -c 'queue up qid=[1-9]' "$OUT/sluiced.log")" = 16 ] || { grep 'queue up' "$OUT/sluiced.log"; return 1; }
   wait_for "[ \$(nvme_devices $nqn | wc -l) = ${#exports[@]} ]" 60 || return
   sleep 5
-  before=$(nanos "$SLUICED_PID")
+  before=$(cpu_nanos "$SLUICED_PID")
   sleep $seconds
-  after=$(nanos "$SLUICED_PID")
+  after=$(cpu_nanos "$SLUICED_PID")
   [ "$after" -gt "$before" ] || { echo "the clock stands still: $before"; return 1; }
   share=$(awk -v t=$((after - before)) -v s=$seconds 'BEGIN { printf "%.3f", t / s / 1e7 }')
   echo "$kind: $share % of one core over $seconds s with 16 idle I/O queues and ${#exports[@]} backends" |

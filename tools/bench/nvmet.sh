@@ -25,19 +25,18 @@ for device in "$kernel" "$sluice"; do
   dd if=/dev/urandom of="$device" bs=1M count=256 oflag=direct conv=nocreat status=none
 done
 
-# busy : jiffies of the guest that were not idle. nanos : sluiced's, all threads.
+# busy : jiffies of the guest that were not idle.
 busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 }' /proc/stat; }
-nanos() { cat /proc/"$SLUICED_PID"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 
 # one NAME TARGET DEVICE PAIR FIO_ARGS…
 one() {
   local name=$1 target=$2 device=$3 pair=$4 json busy_before nanos_before
   shift 4
   json=$OUT/$name-$target-$pair.json
-  busy_before=$(busy) nanos_before=$(nanos)
+  busy_before=$(busy) nanos_before=$(cpu_nanos "$SLUICED_PID")
   fio --name="$name" --filename="$device" --allow_file_create=0 --direct=1 --ioengine=io_uring --time_based=1 \
     --runtime="$seconds" --size=256M --norandommap=1 --output-format=json --output="$json" "$@"
-  echo "$name $target $pair $(($(busy) - busy_before)) $(($(nanos) - nanos_before)) $json" >> "$OUT/jobs"
+  echo "$name $target $pair $(($(busy) - busy_before)) $(($(cpu_nanos "$SLUICED_PID") - nanos_before)) $json" >> "$OUT/jobs"
 }
 
 job() {  # job NAME FIO_ARGS…
