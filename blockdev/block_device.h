@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/async.h"
 #include "core/blocking_pool.h"
 #include "core/reactor.h"
@@ -75,6 +76,10 @@ class BlockDevice {
   virtual Task<IoResult> Discard(uint64_t offset_bytes,
                                  uint64_t length_bytes) = 0;
 
+  // The device's bytes, size_bytes of them, where they are memory of this
+  // process that stays in place: a Read may be left out. Null for others.
+  virtual std::byte* memory() const { return nullptr; }
+
   const Geometry& geometry() const { return geometry_; }
   // The backing has grown; never called with less than before.
   void set_size_bytes(uint64_t size_bytes) {
@@ -128,6 +133,9 @@ class Backing {
     return geometry_.size_bytes;
   }
   virtual SizeAnswer size_answer() const { return SizeAnswer::kFixed; }
+  // Its memory, for somebody who sends from it: from now on it stays in place,
+  // all of it. Empty where it is no memory. Before the first Attach.
+  virtual absl::Span<std::byte> Lend() { return {}; }
 
  protected:
   Backing(std::string path, const Geometry& geometry)

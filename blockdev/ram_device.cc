@@ -18,8 +18,13 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 
 // Zeroes memory of the private anonymous mapping: whole pages are given back
-// and read as zeroes when next touched, the edges are cleared.
-void ClearMemory(std::byte* data, uint64_t length_bytes) {
+// and read as zeroes when next touched, the edges are cleared. Of lent memory
+// all is cleared: a device knows it by its pages.
+void ClearMemory(std::byte* data, uint64_t length_bytes, bool lent) {
+  if (lent) {
+    std::memset(data, 0, length_bytes);
+    return;
+  }
   const auto start = reinterpret_cast<uintptr_t>(data);
   const uint64_t head_bytes =
       std::min(length_bytes, RoundUp(start, kPageBytes) - start);
@@ -37,8 +42,9 @@ void ClearMemory(std::byte* data, uint64_t length_bytes) {
 struct ClearJob {
   std::byte* data;
   uint64_t length_bytes;
+  bool lent;
 
-  void operator()() const { ClearMemory(data, length_bytes); }
+  void operator()() const { ClearMemory(data, length_bytes, lent); }
 };
 
 }  // namespace
@@ -70,7 +76,12 @@ RamBacking::~RamBacking() { munmap(memory_, geometry_.size_bytes); }
 absl::StatusOr<std::unique_ptr<BlockDevice>> RamBacking::Attach(
     Reactor* reactor, BlockingPool* pool) {
   return std::unique_ptr<BlockDevice>(
-      new RamDevice(geometry_, memory_, reactor, pool));
+      new RamDevice(geometry_, memory_, lent_, reactor, pool));
+}
+
+absl::Span<std::byte> RamBacking::Lend() {
+  lent_ = true;
+  return absl::MakeSpan(memory_, geometry_.size_bytes);
 }
 
 Task<IoResult> RamDevice::Read(uint64_t offset_bytes, IoBuffer buffer) {
@@ -107,12 +118,12 @@ Task<IoResult> RamDevice::Clear(uint64_t offset_bytes, uint64_t length_bytes) {
   if (geometry_.read_only) co_return IoResult::kReadOnly;
   if (!InRange(offset_bytes, length_bytes)) co_return IoResult::kOutOfRange;
   if (length_bytes <= kRamInlineBytes) {
-    ClearMemory(memory_ + offset_bytes, length_bytes);
+    ClearMemory(memory_ + offset_bytes, length_bytes, lent_);
     co_return IoResult::kOk;
   }
   while (length_bytes > 0) {
     const uint64_t piece_bytes = std::min(length_bytes, kRamPieceBytes);
-    const ClearJob job{memory_ + offset_bytes, piece_bytes};
+    const ClearJob job{memory_ + offset_bytes, piece_bytes, lent_};
     CallBlocking call(pool_, job);
     co_await call;
     offset_bytes += piece_bytes;

@@ -163,10 +163,13 @@ class Daemon {
 
 absl::Status RunDaemon(const TargetOptions& options, const VerbsApi& api,
                        char** argv) {
-  SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, RaiseLockedMemoryLimit()));
+  const LockedMemoryLimit limit = RaiseLockedMemoryLimit();
+  SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, limit));
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<DaemonEvents> events,
                           DaemonEvents::Create());
-  Daemon daemon(options, api, argv, std::move(events));
+  TargetOptions with_memory = options;
+  with_memory.lend_memory = limit.soft_bytes == UINT64_MAX;
+  Daemon daemon(with_memory, api, argv, std::move(events));
   return daemon.Run();
 }
 

@@ -101,7 +101,7 @@ Task<nvme::Status> Queue::Read(Request* request,
   if (block.fua && device->geometry().volatile_cache) {
     result = co_await device->Flush();
   }
-  if (result == blockdev::IoResult::kOk) {
+  if (result == blockdev::IoResult::kOk && !request->in_place) {
     result = co_await device->Read(block.slba * device->geometry().block_bytes,
                                    request->io_buffer());
   }

@@ -57,6 +57,9 @@ struct TargetOptions {
   uint32_t in_capsule_bytes = 4096;
   // Data buffers, split over the reactors; at least 8 MiB each.
   uint64_t buffer_pool_bytes = 64 * kMiB;
+  // Namespaces in memory are sent from without a copy. Devices then pin all of
+  // it, which a limit on locked memory would count.
+  bool lend_memory = false;
   // SIGTERM: how long in-flight I/O may take.
   absl::Duration drain_timeout = absl::Seconds(5);
   // One JSON line of counters this often; zero: only on SIGUSR1.

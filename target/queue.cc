@@ -130,6 +130,7 @@ Task<nvme::Status> Queue::TakeData(Request* request) {
       qid_ != 0 && static_cast<nvme::IoOpcode>(request->sqe().opcode) ==
                        nvme::IoOpcode::kCompare;
   if (in_capsule && !compare) co_return nvme::kSuccess;
+  if (UsesMemory(request)) co_return nvme::kSuccess;
   // Compare reads the namespace's blocks behind the host's.
   const uint32_t bytes = compare ? 2 * request->bytes : request->bytes;
   transport::ExtentPool* pool = qp_->extents();
@@ -153,6 +154,25 @@ Task<nvme::Status> Queue::TakeData(Request* request) {
       co_await qp_->ReadRemote(request->data.descriptors(), request->extent);
   // Without the connection nobody hears the answer.
   co_return pulled ? nvme::kSuccess : nvme::kTransientTransportError;
+}
+
+// A read of a namespace in memory that the device may send from needs no
+// buffer.
+bool Queue::UsesMemory(Request* request) const {
+  const nvme::Sqe& sqe = request->sqe();
+  if (qid_ == 0 || sqe.is_fabrics() ||
+      static_cast<nvme::IoOpcode>(sqe.opcode) != nvme::IoOpcode::kRead) {
+    return false;
+  }
+  const blockdev::BlockDevice& device = *(*devices_)[sqe.nsid - 1];
+  if (device.memory() == nullptr) return false;
+  std::byte* const data = device.memory() + nvme::DecodeBlock(sqe).slba *
+                                                device.geometry().block_bytes;
+  if (!qp_->CanSendFrom(data, request->bytes)) return false;
+  request->extent.data = data;
+  request->extent.bytes = request->bytes;
+  request->in_place = true;
+  return true;
 }
 
 Task<nvme::Status> Queue::Execute(Request* request) {
@@ -191,7 +211,9 @@ Task<void> Queue::Reply(Request* request, nvme::Status status) {
   co_await qp_->Respond(request->command, response, request->data.descriptors(),
                         request->extent, writes ? request->bytes : 0,
                         invalidate_key);
-  if (!request->extent.empty()) qp_->extents()->Give(request->extent);
+  if (!request->extent.empty() && !request->in_place) {
+    qp_->extents()->Give(request->extent);
+  }
   qp_->Release(request->command);
   if (request->close_after) qp_->Disconnect("the host asked for it");
 }

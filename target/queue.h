@@ -53,6 +53,7 @@ class Queue final : public transport::CapsuleHandler {
   uint32_t DataBytes(const Request& request, nvme::Status* status) const;
   uint32_t IoDataBytes(const Request& request, nvme::Status* status) const;
   Task<nvme::Status> TakeData(Request* request);
+  bool UsesMemory(Request* request) const;
   Task<nvme::Status> Execute(Request* request);
   Task<void> Reply(Request* request, nvme::Status status);
   void NoteError(const Request& request, nvme::Status* status);

@@ -24,7 +24,7 @@ struct Request {
 
   // The data, once it is there: `bytes` long. For a command from the host to
   // the controller, what it sent; for the other direction, what Execute fills.
-  // In the capsule or in the extent.
+  // In the capsule, in the extent, or for a read where they always are.
   std::byte* data_start() const {
     return extent.empty() ? command->in_capsule + data.offset_bytes
                           : extent.data;
@@ -42,6 +42,7 @@ struct Request {
   nvme::Direction direction = nvme::Direction::kNone;
   uint32_t bytes = 0;        // the command moves; at most data.total_bytes()
   transport::Extent extent;  // holds them, unless they are in the capsule
+  bool in_place = false;     // the extent is the namespace's own memory
   uint64_t result = 0;       // DW0 and DW1 of the response
   bool close_after = false;  // Disconnect: the connection ends with the reply
 };

@@ -1,5 +1,7 @@
 #include "target/target.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/time/clock.h"
@@ -26,6 +28,25 @@ transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   shard.cq_depth_factor = options.cq_depth_factor;
   shard.in_capsule_bytes = options.in_capsule_bytes;
   return shard;
+}
+
+// Namespaces in memory, to be sent from without a copy. Registered memory is
+// pinned, all of it: up to a quarter of the machine's.
+std::vector<absl::Span<std::byte>> LentMemory(
+    const std::vector<std::unique_ptr<Subsystem>>& subsystems) {
+  std::vector<absl::Span<std::byte>> lent;
+  uint64_t left_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) / 4 *
+                        static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  for (const auto& subsystem : subsystems) {
+    for (const Namespace& entry : subsystem->namespaces()) {
+      if (entry.backing->geometry().size_bytes > left_bytes) continue;
+      const absl::Span<std::byte> memory = entry.backing->Lend();
+      if (memory.empty()) continue;
+      left_bytes -= memory.size();
+      lent.push_back(memory);
+    }
+  }
+  return lent;
 }
 
 }  // namespace
@@ -93,7 +114,10 @@ absl::Status Target::StartReactors() {
     threads_.push_back(std::move(thread));
   }
   shared_.control = threads_.front()->reactor();
-  const transport::ShardOptions shard_options = ShardOptionsOf(shared_.options);
+  transport::ShardOptions shard_options = ShardOptionsOf(shared_.options);
+  if (shared_.options.lend_memory) {
+    shard_options.device.lent = LentMemory(shared_.subsystems);
+  }
   for (const auto& thread : threads_) {
     Reactor* reactor = thread->reactor();
     absl::StatusOr<std::unique_ptr<TargetShard>> shard = thread->Run([&] {

@@ -33,6 +33,12 @@ struct DeviceTraits {
   // buffer is still read after a later SEND has completed (siw sends pages by
   // reference).
   uint32_t signal_writes_from_bytes = UINT32_MAX;
+
+  // Sends pages by reference, checksummed before they leave: what it sends must
+  // not change meanwhile.
+  bool sends_by_reference() const {
+    return signal_writes_from_bytes != UINT32_MAX;
+  }
 };
 
 // Asks the device. Errors: what ibv_query_device says.

@@ -23,9 +23,23 @@ absl::StatusOr<std::unique_ptr<LocalDevice>> LocalDevice::Create(
       new LocalDevice(engine, api, context, traits, options));
   SLUICE_ASSIGN_OR_RETURN(device->memory_,
                           MemoryDomain::Create(api, context, traits, extents));
+  device->BorrowMemory();
   SLUICE_RETURN_IF_ERROR(device->OpenChannel());
   engine->AddDevice(device.get());
   return device;
+}
+
+// What cannot be registered is copied into extents.
+void LocalDevice::BorrowMemory() {
+  if (traits_.sends_by_reference()) return;
+  for (const absl::Span<std::byte> memory : options_.lent) {
+    const absl::Status status = memory_->Borrow(memory);
+    if (status.ok()) continue;
+    SLUICE_LOG(kWarning) << "memory is copied, it could not be registered"
+                         << KV("device", traits_.name)
+                         << KV("bytes", memory.size())
+                         << KV("why", status.message());
+  }
 }
 
 absl::Status LocalDevice::OpenChannel() {
@@ -49,7 +63,8 @@ LocalDevice::~LocalDevice() {
   if (channel_watch_ == nullptr) return;
   engine_->RemoveDevice(this);
   engine_->reactor()->ring()->Unwatch(channel_watch_);
-  OnChannelReadable(this);  // takes what is left, to acknowledge all of it
+  while (TakeEvent()) {  // what is left, to acknowledge all of it
+  }
   for (const auto& queue : queues_) engine_->Acknowledge(queue.get());
 }
 
@@ -104,13 +119,26 @@ absl::StatusOr<CompletionQueue*> LocalDevice::AddQueue(uint32_t entries_min) {
   return queues_.back().get();
 }
 
+bool LocalDevice::AnyArmed() const {
+  return std::any_of(queues_.begin(), queues_.end(),
+                     [](const auto& queue) { return queue->armed; });
+}
+
+// A queue that is not armed announces nothing: without an armed one left, no
+// call is spent on learning that the channel is empty.
 void LocalDevice::OnChannelReadable(void* context) {
   auto* self = static_cast<LocalDevice*>(context);
+  do {
+    if (!self->TakeEvent()) return;
+  } while (self->AnyArmed());
+}
+
+bool LocalDevice::TakeEvent() {
   ibv_cq* cq = nullptr;
   void* cq_context = nullptr;
-  while (self->api_.get_cq_event(self->channel_.get(), &cq, &cq_context) == 0) {
-    self->engine_->OnEvent(static_cast<CompletionQueue*>(cq_context));
-  }
+  if (api_.get_cq_event(channel_.get(), &cq, &cq_context) != 0) return false;
+  engine_->OnEvent(static_cast<CompletionQueue*>(cq_context));
+  return true;
 }
 
 }  // namespace sluice::transport

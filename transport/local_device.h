@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/reactor.h"
 #include "transport/completion_queue.h"
 #include "transport/memory_domain.h"
@@ -23,6 +24,9 @@ struct LocalDeviceOptions {
   uint32_t cq_entries = 32768;
   // CQs of this device on this reactor at most; beyond that: no resources.
   uint32_t cq_count_max = 64;
+  // Memory to send from besides the extents, where the device can. It outlives
+  // the LocalDevice.
+  std::vector<absl::Span<std::byte>> lent;
 };
 
 class LocalDevice {
@@ -63,8 +67,11 @@ class LocalDevice {
         traits_(traits),
         options_(options) {}
   absl::Status OpenChannel();
+  void BorrowMemory();
   absl::StatusOr<CompletionQueue*> AddQueue(uint32_t entries_min);
   static void OnChannelReadable(void* context);
+  bool TakeEvent();
+  bool AnyArmed() const;
 
   CqEngine* const engine_;
   const VerbsApi& api_;

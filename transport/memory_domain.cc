@@ -41,6 +41,28 @@ absl::StatusOr<VerbsPtr<ibv_mr>> MemoryDomain::Register(std::byte* data,
                                           : ""));
 }
 
+absl::Status MemoryDomain::Borrow(absl::Span<std::byte> memory) {
+  SLUICE_ASSIGN_OR_RETURN(
+      VerbsPtr<ibv_mr> mr,
+      Register(memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE));
+  borrowed_.push_back(std::move(mr));
+  return absl::OkStatus();
+}
+
+const ibv_mr* MemoryDomain::RegionOf(const std::byte* data,
+                                     size_t bytes) const {
+  const auto inside = [data, bytes](const ibv_mr* mr) {
+    const auto* start = static_cast<const std::byte*>(mr->addr);
+    return data >= start && bytes <= mr->length &&
+           static_cast<size_t>(data - start) <= mr->length - bytes;
+  };
+  if (inside(data_mr_.get())) return data_mr_.get();
+  for (const auto& mr : borrowed_) {
+    if (inside(mr.get())) return mr.get();
+  }
+  return nullptr;
+}
+
 absl::StatusOr<RegisteredBlock> MemoryDomain::Take(size_t bytes) {
   const size_t block_bytes = BuddyAllocator::BlockBytes(bytes);
   for (size_t i = 0; i <= chunks_.size(); ++i) {
@@ -73,6 +95,7 @@ void MemoryDomain::Give(const RegisteredBlock& block) {
 
 size_t MemoryDomain::registered_bytes() const {
   size_t total = extents_->total_bytes();
+  for (const auto& mr : borrowed_) total += mr->length;
   for (const Chunk& chunk : chunks_) total += chunk.memory.bytes();
   return total;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "transport/buddy_allocator.h"
 #include "transport/device.h"
 #include "transport/extent_pool.h"
@@ -37,8 +38,18 @@ class MemoryDomain {
 
   ibv_pd* pd() const { return pd_.get(); }
   ExtentPool* extents() const { return extents_; }
-  // Local key of every extent of the pool.
-  uint32_t data_lkey() const { return data_mr_->lkey; }
+  // Registers memory of somebody else's to send from, which outlives the
+  // domain. Errors: ibv_reg_mr's.
+  absl::Status Borrow(absl::Span<std::byte> memory);
+  // True when all of it can be sent from.
+  bool Holds(const std::byte* data, size_t bytes) const {
+    return RegionOf(data, bytes) != nullptr;
+  }
+  // Local key of an extent of the pool, or of a piece of borrowed memory.
+  uint32_t lkey_of(const Extent& extent) const {
+    const ibv_mr* mr = RegionOf(extent.data, extent.bytes);
+    return mr != nullptr ? mr->lkey : 0;
+  }
 
   // Zeroed or used before; page aligned. Registers another chunk when needed.
   absl::StatusOr<RegisteredBlock> Take(size_t bytes);
@@ -55,6 +66,7 @@ class MemoryDomain {
 
   MemoryDomain(const VerbsApi& api, VerbsPtr<ibv_pd> pd, ExtentPool* extents)
       : api_(api), pd_(std::move(pd)), extents_(extents) {}
+  const ibv_mr* RegionOf(const std::byte* data, size_t bytes) const;
   absl::StatusOr<VerbsPtr<ibv_mr>> Register(std::byte* data, size_t bytes,
                                             int access);
 
@@ -62,6 +74,7 @@ class MemoryDomain {
   VerbsPtr<ibv_pd> pd_;
   ExtentPool* extents_;
   VerbsPtr<ibv_mr> data_mr_;
+  std::vector<VerbsPtr<ibv_mr>> borrowed_;
   std::vector<Chunk> chunks_;
 };
 

@@ -102,6 +102,10 @@ class QueuePair final : public CmSink {
   // Whether a response may carry SEND_WITH_INV.
   bool can_invalidate() const { return traits_.send_with_invalidate; }
   ExtentPool* extents() const { return memory_->extents(); }
+  // True when Respond can send these bytes from where they are.
+  bool CanSendFrom(const std::byte* data, uint32_t bytes) const {
+    return memory_->Holds(data, bytes);
+  }
 
   // --- life: queue_pair.cc ---
 

@@ -174,6 +174,7 @@ void QueuePair::ReturnCredits(uint32_t sends, uint32_t reads) {
 
 Task<bool> QueuePair::ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
                                  Extent sink) {
+  const uint32_t lkey = memory_->lkey_of(sink);
   size_t next = 0;
   uint32_t offset = 0;
   while (next < remote.size()) {
@@ -189,9 +190,8 @@ Task<bool> QueuePair::ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
     for (uint32_t i = 0; i < round; ++i, ++next) {
       const nvme::KeyedDescriptor& piece = remote[next];
       SLUICE_CHECK(piece.length_bytes <= sink.bytes - offset);
-      ibv_send_wr* wr =
-          AppendSend(&op, WrKind::kRead, sink.data + offset, piece.length_bytes,
-                     memory_->data_lkey(), i + 1 == round);
+      ibv_send_wr* wr = AppendSend(&op, WrKind::kRead, sink.data + offset,
+                                   piece.length_bytes, lkey, i + 1 == round);
       wr->opcode = IBV_WR_RDMA_READ;
       wr->wr.rdma.remote_addr = piece.address;
       wr->wr.rdma.rkey = piece.key;
@@ -215,6 +215,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     SLUICE_CHECK(pieces < remote.size());
     left -= std::min(left, remote[pieces].length_bytes);
   }
+  const uint32_t lkey = bytes > 0 ? memory_->lkey_of(source) : 0;
   uint32_t written = 0;
   uint32_t first = 0;
   while (first + 1 < pieces && pieces - first + 1 > send_depth()) {
@@ -226,9 +227,8 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     for (uint32_t i = 0; i < round; ++i, ++first) {
       const uint32_t length =
           std::min(bytes - written, remote[first].length_bytes);
-      ibv_send_wr* wr =
-          AppendSend(&op, WrKind::kWrite, source.data + written, length,
-                     memory_->data_lkey(), i + 1 == round);
+      ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
+                                   length, lkey, i + 1 == round);
       wr->opcode = IBV_WR_RDMA_WRITE;
       wr->wr.rdma.remote_addr = remote[first].address;
       wr->wr.rdma.rkey = remote[first].key;
@@ -251,7 +251,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     const uint32_t length =
         std::min(bytes - written, remote[first].length_bytes);
     ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
-                                 length, memory_->data_lkey(), false);
+                                 length, lkey, false);
     wr->opcode = IBV_WR_RDMA_WRITE;
     if (length >= traits_.signal_writes_from_bytes) {
       wr->send_flags |= IBV_SEND_SIGNALED;

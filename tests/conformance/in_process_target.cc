@@ -53,6 +53,7 @@ target::TargetOptions Options() {
   options.listen = {"127.0.0.1:0"};
   options.machine_id = "conformance";
   options.log_level = LogLevel::kError;
+  options.lend_memory = true;
   if (Flags().max_queues != 0) options.max_queues = Flags().max_queues;
   return options;
 }

@@ -1,6 +1,7 @@
 #include "blockdev/ram_device.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "tests/support/status_matchers.h"
 #include "tests/unit/blockdev/device_test_util.h"
@@ -101,6 +102,37 @@ TEST_F(RamDeviceTest, HasNoVolatileCache) {
   EXPECT_TRUE(device_->geometry().discard_reads_zero);
   EXPECT_EQ(*backing_->CurrentSizeBytes(), 16 * kMeg);
   EXPECT_EQ(backing_->size_answer(), SizeAnswer::kFixed);
+}
+
+TEST_F(RamDeviceTest, IsMemoryOnlyWhenLent) {
+  EXPECT_EQ(device_->memory(), nullptr);
+
+  const absl::Span<std::byte> memory = backing_->Lend();
+  auto lent = *backing_->Attach(reactor_.get(), reactor_.pool());
+
+  EXPECT_EQ(lent->memory(), memory.data());
+  EXPECT_EQ(memory.size(), 16 * kMeg);
+}
+
+// An RDMA device knows lent memory by its pages: zeroing must not replace them.
+TEST_F(RamDeviceTest, ZeroingLentMemoryKeepsItsPages) {
+  const absl::Span<std::byte> memory = backing_->Lend();
+  auto lent = *backing_->Attach(reactor_.get(), reactor_.pool());
+  Buffer out(4 * kMeg);
+  out.Fill(3);
+  ASSERT_EQ(reactor_.Run(lent->Write(0, out.io(), false)), IoResult::kOk);
+
+  EXPECT_EQ(reactor_.Run(lent->Discard(0, 8192)), IoResult::kOk);
+  EXPECT_EQ(reactor_.Run(lent->WriteZeroes(kMeg, 2 * kMeg, true, false)),
+            IoResult::kOk);
+
+  for (const uint64_t at : {uint64_t{0}, uint64_t{4096}, kMeg, 2 * kMeg}) {
+    unsigned char resident = 0;
+    ASSERT_EQ(mincore(memory.data() + at, 4096, &resident), 0);
+    EXPECT_EQ(resident & 1, 1) << at;
+    EXPECT_EQ(memory[at], std::byte{0}) << at;
+  }
+  EXPECT_EQ(std::memcmp(memory.data() + 8192, out.data() + 8192, 4096), 0);
 }
 
 }  // namespace
