@@ -79,6 +79,7 @@ struct ResultBox {
   void Run(F& function) {
     value.emplace(function());
   }
+  // Run has been called. NOLINTNEXTLINE(bugprone-unchecked-optional-access)
   R Take() { return *std::move(value); }
   std::optional<R> value;
 };

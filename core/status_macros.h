@@ -13,13 +13,15 @@
     if (!sluice_status_.ok()) return sluice_status_; \
   } while (false)
 
-#define SLUICE_CONCAT_INNER_(a, b) a##b
-#define SLUICE_CONCAT_(a, b) SLUICE_CONCAT_INNER_(a, b)
+#define SLUICE_CONCAT_ARGUMENTS(a, b) a##b
+#define SLUICE_CONCAT(a, b) SLUICE_CONCAT_ARGUMENTS(a, b)
 
 // SLUICE_ASSIGN_OR_RETURN(auto value, Function()): declares or assigns the
 // value, or returns the error.
-#define SLUICE_ASSIGN_OR_RETURN(declaration, expression)             \
-  auto SLUICE_CONCAT_(sluice_or_, __LINE__) = (expression);          \
-  if (!SLUICE_CONCAT_(sluice_or_, __LINE__).ok())                    \
-    return std::move(SLUICE_CONCAT_(sluice_or_, __LINE__)).status(); \
-  declaration = *std::move(SLUICE_CONCAT_(sluice_or_, __LINE__))
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration has none.
+#define SLUICE_ASSIGN_OR_RETURN(declaration, expression)            \
+  auto SLUICE_CONCAT(sluice_or_, __LINE__) = (expression);          \
+  if (!SLUICE_CONCAT(sluice_or_, __LINE__).ok())                    \
+    return std::move(SLUICE_CONCAT(sluice_or_, __LINE__)).status(); \
+  declaration = *std::move(SLUICE_CONCAT(sluice_or_, __LINE__))
+// NOLINTEND(bugprone-macro-parentheses)

@@ -60,6 +60,7 @@ class Promise : public PromiseBase {
   void return_value(U&& value) {
     value_.emplace(std::forward<U>(value));
   }
+  // It returned. NOLINTNEXTLINE(bugprone-unchecked-optional-access)
   T Take() { return *std::move(value_); }
 
  private:
