@@ -43,6 +43,7 @@ struct FakeDeviceOptions {
   // for fake0, 192.168.N.0/24 and fd00:N::/64 for fakeN.
   std::vector<std::string> addresses;
 
+  uint32_t vendor_id = 0;
   bool iwarp = false;  // IBV_TRANSPORT_IWARP and its manners, else IB
   int max_qp_wr = 16384;
   int max_sge = 32;
@@ -68,7 +69,8 @@ struct FakeDeviceOptions {
   bool timewait_exit = false;
 
   static FakeDeviceOptions Rxe();
-  // iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs, no inline.
+  // Its vendor id, iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs, no
+  // inline.
   static FakeDeviceOptions Siw();
 };
 

@@ -125,6 +125,7 @@ int QueryDevice(ibv_context* raw, ibv_device_attr* attr) {
   if (options.mem_mgt_extensions) {
     attr->device_cap_flags = IBV_DEVICE_MEM_MGT_EXTENSIONS;
   }
+  attr->vendor_id = options.vendor_id;
   attr->max_sge = options.max_sge;
   attr->max_sge_rd = options.max_sge_rd;
   attr->max_cq = 65536;

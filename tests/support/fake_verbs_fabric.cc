@@ -81,6 +81,7 @@ FakeDeviceOptions FakeDeviceOptions::Rxe() {
 
 FakeDeviceOptions FakeDeviceOptions::Siw() {
   FakeDeviceOptions options;
+  options.vendor_id = 0x626d74;
   options.iwarp = true;
   options.max_sge = 6;
   options.max_sge_rd = 1;

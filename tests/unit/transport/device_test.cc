@@ -14,10 +14,9 @@
 namespace sluice::transport {
 namespace {
 
-DeviceTraits TraitsOf(const FakeDeviceOptions& options, bool siw = false) {
+DeviceTraits TraitsOf(const FakeDeviceOptions& options) {
   FakeFabric fabric(std::vector<FakeDeviceOptions>{options});
-  const VerbsApi api = siw ? SiwApi(fabric.api()) : fabric.api();
-  auto traits = QueryTraits(api, fabric.context("fake0"));
+  auto traits = QueryTraits(fabric.api(), fabric.context("fake0"));
   EXPECT_THAT(traits, IsOk());
   return *traits;
 }
@@ -42,7 +41,7 @@ TEST(Device, SoftRoce) {
 }
 
 TEST(Device, Siw) {
-  const DeviceTraits traits = TraitsOf(FakeDeviceOptions::Siw(), /*siw=*/true);
+  const DeviceTraits traits = TraitsOf(FakeDeviceOptions::Siw());
 
   EXPECT_TRUE(traits.iwarp);
   EXPECT_FALSE(traits.private_read_sinks);

@@ -58,7 +58,7 @@ TEST_F(LentMemory, PiecesThatReachOverTheEdgeAreNotHeld) {
 // What siw sends must not change while it is on its way: it is copied.
 TEST_F(LentMemory, IsNotUsedByADeviceThatSendsByReference) {
   TransportOptions options = Options();
-  options.siw = true;
+  options.device = FakeDeviceOptions::Siw();
   Transport t(options);
 
   EXPECT_FALSE(t.device->memory()->Holds(first_.data(), 4096));

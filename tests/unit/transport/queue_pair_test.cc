@@ -598,7 +598,7 @@ TEST(QueuePair, SignalledWritesKeepTheDataIntactOnSiw) {
   for (bool signalled : {true, false}) {
     TransportOptions options;
     options.device = FakeDeviceOptions::Siw();
-    options.siw = signalled;
+    if (!signalled) options.device.vendor_id = 0;  // siw, unknown as such
     Transport t(options);
     ConnectionOptions connection = SiwConnection();
     connection.host.max_send_wr = connection.host.max_recv_wr = 32;
@@ -623,7 +623,6 @@ TEST(QueuePair, SignalledWritesKeepTheDataIntactOnSiw) {
 TEST(QueuePair, GoesOnWithoutInlineData) {
   TransportOptions options;
   options.device = FakeDeviceOptions::Siw();
-  options.siw = true;
   Transport t(options);
   const int calls = t.faults().call_count("create_qp");
   Connection c(&t, SiwConnection());

@@ -43,22 +43,9 @@ inline std::byte PatternByte(uint16_t cid, size_t i) {
   return static_cast<std::byte>(7 * cid + 13 * (i / 512) + i + 1);
 }
 
-// The fake's table, but the device says that siw made it.
-inline VerbsApi SiwApi(const VerbsApi& api) {
-  VerbsApi siw = api;
-  siw.query_device = [](ibv_context* context, ibv_device_attr* attr) {
-    const VerbsApi& real = FakeFabric::Current()->api();
-    const int error = real.query_device(context, attr);
-    attr->vendor_id = 0x626d74;
-    return error;
-  };
-  return siw;
-}
-
 struct TransportOptions {
   FakeDeviceOptions device;
   LocalDeviceOptions local;
-  bool siw = false;  // says that it is siw: the fake's vendor id is 0
   size_t pool_bytes = size_t{4} << 20;
 };
 
@@ -105,7 +92,7 @@ class Transport {
   ibv_context* context() const { return fabric.context("fake0"); }
 
   absl::Status AddDevice() {
-    auto traits = QueryTraits(options_.siw ? SiwApi(api()) : api(), context());
+    auto traits = QueryTraits(api(), context());
     if (!traits.ok()) return traits.status();
     auto made = LocalDevice::Create(engine.get(), api(), context(), *traits,
                                     pool.get(), options_.local);
