@@ -213,7 +213,10 @@ TEST_F(ConnectCommand, FirstCommandIsNoConnect) {
   ASSERT_TRUE((*queue)->connection().Connect().established());
   nvme::Sqe sqe;
   nvme::EncodePropertyGet({.offset_bytes = 8}, &sqe);
-  Check("Property Get", Text((*queue)->Execute(sqe)), {"0x00C|DNR"});
+  Check("Property Get", Text((*queue)->First([&](absl::Duration wait) {
+          return (*queue)->Execute(sqe, {}, wait);
+        })),
+        {"0x00C|DNR"});
   nvme::EncodeIdentify({.cns = 1}, &sqe);
   sqe.sgl = (*queue)->data().Keyed(0, 4096);
   Check("Identify", Text((*queue)->Execute(sqe)), {"0x00C|DNR"});
@@ -231,9 +234,13 @@ TEST_F(ConnectCommand, FirstIoCommandIsNoConnect) {
       RawQueue::Open(host(), RawQueueOptions::Io(1, 16, controller->cntlid()));
   ASSERT_TRUE(queue.ok()) << queue.status();
   ASSERT_TRUE((*queue)->connection().Connect().established());
-  const nvme::Sqe sqe = (*queue)->BlockSqe(nvme::IoOpcode::kRead, limits().nsid,
-                                           0, 1, limits().block_bytes);
-  Check("", Text((*queue)->Execute(sqe)), {"0x00C|DNR"});
+  const auto response = (*queue)->First([&](absl::Duration wait) {
+    return (*queue)->Execute(
+        (*queue)->BlockSqe(nvme::IoOpcode::kRead, limits().nsid, 0, 1,
+                           limits().block_bytes),
+        {}, wait);
+  });
+  Check("", Text(response), {"0x00C|DNR"});
 }
 
 TEST_F(ConnectCommand, IoRight) {

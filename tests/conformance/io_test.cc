@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "core/status_macros.h"
 #include "nvme/io_command.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/pattern.h"
@@ -300,14 +301,15 @@ TEST_F(IoCommand, CidsAreEchoed) {
 class Capsule : public IoCommand {
  protected:
   // Sends so many bytes of a good command; what comes of it.
-  std::string Send(RawQueue* queue, nvme::Sqe sqe, size_t length_bytes) {
+  absl::StatusOr<RawResponse> Send(RawQueue* queue, nvme::Sqe sqe,
+                                   size_t length_bytes,
+                                   absl::Duration wait = kWait) {
     sqe.cid = 77;
     Bytes capsule(std::max(length_bytes, nvme::kSqeBytes));
     nvme::WriteSqe(sqe, absl::MakeSpan(capsule));
     capsule.resize(length_bytes);
-    const absl::Status sent = queue->connection().SendCapsule(capsule);
-    if (!sent.ok()) return sent.ToString();
-    return Text(queue->connection().WaitResponse(77));
+    SLUICE_RETURN_IF_ERROR(queue->connection().SendCapsule(capsule));
+    return queue->connection().WaitResponse(77, wait);
   }
 };
 
@@ -316,7 +318,8 @@ TEST_F(Capsule, TooShort) {
     const Io io = NewIo();
     ASSERT_TRUE(io);
     Check(absl::StrCat(bytes),
-          Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0), bytes),
+          Text(Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0),
+                    bytes)),
           {"closed"});
   }
 }
@@ -326,22 +329,24 @@ TEST_F(Capsule, TooShortForAdmin) {
   ASSERT_NE(controller, nullptr);
   nvme::Sqe sqe;
   sqe.opcode = static_cast<uint8_t>(nvme::AdminOpcode::kKeepAlive);
-  Check("", Send(&controller->admin(), sqe, 63), {"closed"});
+  Check("", Text(Send(&controller->admin(), sqe, 63)), {"closed"});
 }
 
 TEST_F(Capsule, TooShortBeforeConnect) {
   auto queue = RawQueue::Open(host(), RawQueueOptions::Admin());
   ASSERT_TRUE(queue.ok()) << queue.status();
   ASSERT_TRUE((*queue)->connection().Connect().established());
-  Check("", Send(queue->get(), {}, 8), {"closed"});
+  const auto response = (*queue)->First(
+      [&](absl::Duration wait) { return Send(queue->get(), {}, 8, wait); });
+  Check("", Text(response), {"closed"});
 }
 
 TEST_F(Capsule, TooLong) {
   const Io io = NewIo();
   ASSERT_TRUE(io);
   Check("",
-        Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0),
-             nvme::kSqeBytes + limits().in_capsule_bytes + 64),
+        Text(Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0),
+                  nvme::kSqeBytes + limits().in_capsule_bytes + 64)),
         {"closed"});
 }
 
@@ -353,8 +358,8 @@ TEST_F(Capsule, TooLongForAdmin) {
   nvme::Sqe sqe;
   sqe.opcode = static_cast<uint8_t>(nvme::AdminOpcode::kKeepAlive);
   Check("",
-        Send(&controller->admin(), sqe,
-             nvme::kSqeBytes + limits().in_capsule_bytes + 64),
+        Text(Send(&controller->admin(), sqe,
+                  nvme::kSqeBytes + limits().in_capsule_bytes + 64)),
         {"closed"});
 }
 
@@ -363,8 +368,8 @@ TEST_F(Capsule, DataThatNobodyNeeds) {
   const Io io = NewIo();
   ASSERT_TRUE(io);
   Check("",
-        Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0),
-             nvme::kSqeBytes + limits().in_capsule_bytes),
+        Text(Send(io.queue.get(), BlockSqe(io, nvme::IoOpcode::kRead, 0),
+                  nvme::kSqeBytes + limits().in_capsule_bytes)),
         {kGood});
 }
 

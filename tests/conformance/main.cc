@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/conformance/conformance.h"
+#include "tests/conformance/raw_queue.h"
 
 namespace sluice::conformance {
 
@@ -105,7 +107,13 @@ int Run(int argc, char** argv) {
     ::testing::UnitTest::GetInstance()->listeners().Append(
         new ResultLines(flags.results));
   }
-  return RUN_ALL_TESTS();
+  const int code = RUN_ALL_TESTS();
+  const FirstCapsules& first = IwarpFirstCapsules();
+  if (first.sent_count > 0) {
+    std::printf("first capsules that siw lost: %" PRIu64 " of %" PRIu64 "\n",
+                first.lost_count, first.sent_count);
+  }
+  return code;
 }
 
 }  // namespace

@@ -9,6 +9,18 @@
 #include "nvme/io_command.h"
 
 namespace sluice::conformance {
+namespace {
+
+// Over iWARP: a first capsule without an answer for so long is sent anew.
+constexpr absl::Duration kFirstWait = absl::Seconds(1);
+constexpr int kFirstAttempts = 4;
+
+}  // namespace
+
+FirstCapsules& IwarpFirstCapsules() {
+  static FirstCapsules capsules;
+  return capsules;
+}
 
 RawQueueOptions RawQueueOptions::Admin() {
   RawQueueOptions options;
@@ -45,27 +57,33 @@ RawConnect RawConnect::For(const RawHost& host,
 
 absl::StatusOr<std::unique_ptr<RawQueue>> RawQueue::Open(
     const RawHost& host, const RawQueueOptions& options) {
-  std::unique_ptr<RawQueue> queue(new RawQueue(options));
+  std::unique_ptr<RawQueue> queue(new RawQueue(host, options));
+  SLUICE_RETURN_IF_ERROR(queue->OpenConnection());
+  return queue;
+}
+
+absl::Status RawQueue::OpenConnection() {
   RawConnectionOptions connection;
-  connection.address = host.address;
-  connection.port = host.port;
-  connection.private_data = options.private_data;
-  if (!options.sends_private_data) {
-    const auto bytes = nvme::EncodeConnectRequest(options.request);
+  connection.address = host_.address;
+  connection.port = host_.port;
+  connection.private_data = options_.private_data;
+  if (!options_.sends_private_data) {
+    const auto bytes = nvme::EncodeConnectRequest(options_.request);
     connection.private_data.assign(bytes.begin(), bytes.end());
   }
   // Enough whatever a test writes into the request.
-  const uint32_t depth = std::clamp(options.request.queue_depth(), 2u, 4096u);
-  connection.receive_count = depth + options.extra_sends;
-  connection.send_count = depth + options.extra_sends;
+  const uint32_t depth = std::clamp(options_.request.queue_depth(), 2u, 4096u);
+  connection.receive_count = depth + options_.extra_sends;
+  connection.send_count = depth + options_.extra_sends;
   connection.capsule_bytes_max =
-      static_cast<uint32_t>(nvme::kSqeBytes) + options.in_capsule_bytes;
-  connection.responder_resources = options.responder_resources;
-  SLUICE_ASSIGN_OR_RETURN(queue->connection_,
-                          RawConnection::Open(*host.api, connection));
-  SLUICE_ASSIGN_OR_RETURN(queue->data_,
-                          queue->connection_->CreateMemory(options.data_bytes));
-  return queue;
+      static_cast<uint32_t>(nvme::kSqeBytes) + options_.in_capsule_bytes;
+  connection.responder_resources = options_.responder_resources;
+  data_ = nullptr;
+  SLUICE_ASSIGN_OR_RETURN(connection_,
+                          RawConnection::Open(*host_.api, connection));
+  SLUICE_ASSIGN_OR_RETURN(data_,
+                          connection_->CreateMemory(options_.data_bytes));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint16_t> RawQueue::Submit(
@@ -86,17 +104,39 @@ absl::StatusOr<RawResponse> RawQueue::Execute(
   return connection_->WaitResponse(cid, wait);
 }
 
+absl::StatusOr<RawResponse> RawQueue::First(const SendFirst& send) {
+  if (!connection_->is_iwarp()) return send(kWait);
+  for (int attempt = 1;; ++attempt) {
+    ++IwarpFirstCapsules().sent_count;
+    const bool last = attempt == kFirstAttempts;
+    auto response = send(last ? kWait : kFirstWait);
+    if (last || !absl::IsDeadlineExceeded(response.status())) return response;
+    ++IwarpFirstCapsules().lost_count;
+    // The target reads the old capsule now, and forgets the queue; the new
+    // connection takes longer than that.
+    connection_->Disconnect();
+    SLUICE_RETURN_IF_ERROR(OpenConnection());
+    const ConnectAnswer answer = connection_->Connect();
+    if (!answer.established()) {
+      return absl::UnavailableError("connecting anew: " + answer.text());
+    }
+  }
+}
+
 absl::StatusOr<RawResponse> RawQueue::Connect(const RawConnect& connect) {
   SLUICE_CHECK(connect.data.size() <= data_->size());
   nvme::Sqe sqe;
   nvme::EncodeConnectCommand(connect.command, &sqe);
   if (connect.in_capsule) {
     sqe.sgl = nvme::EncodeInCapsule(0, connect.sgl_bytes);
-    return Execute(sqe, connect.data);
+    return First(
+        [&](absl::Duration wait) { return Execute(sqe, connect.data, wait); });
   }
-  std::copy(connect.data.begin(), connect.data.end(), data_->bytes().begin());
-  sqe.sgl = data_->Keyed(0, connect.sgl_bytes);
-  return Execute(sqe);
+  return First([&](absl::Duration wait) {
+    std::copy(connect.data.begin(), connect.data.end(), data_->bytes().begin());
+    sqe.sgl = data_->Keyed(0, connect.sgl_bytes);
+    return Execute(sqe, {}, wait);
+  });
 }
 
 nvme::Sqe RawQueue::BlockSqe(nvme::IoOpcode opcode, uint32_t nsid,

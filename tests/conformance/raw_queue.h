@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -48,6 +49,14 @@ struct RawConnect {
                         const nvme::ConnectRequest& request, uint16_t cntlid);
 };
 
+// First capsules sent over iWARP, and those sent anew on another connection.
+struct FirstCapsules {
+  uint64_t sent_count = 0;
+  uint64_t lost_count = 0;
+};
+// Of this process; tests run one by one.
+FirstCapsules& IwarpFirstCapsules();
+
 class RawQueue {
  public:
   // The queue pair, ready to connect.
@@ -71,14 +80,25 @@ class RawQueue {
 
   absl::StatusOr<RawResponse> Connect(const RawConnect& connect);
 
+  // Sends the first capsule of a connection and waits for what comes of it,
+  // for so long. Over siw, which may lose sight of it [tools/lab/README.md],
+  // anew on another connection when the answer is late: as a host does, and
+  // counted. Memory and connection are then other ones.
+  using SendFirst = std::function<absl::StatusOr<RawResponse>(absl::Duration)>;
+  absl::StatusOr<RawResponse> First(const SendFirst& send);
+
   // Blocks at data() + offset, over a keyed descriptor.
   nvme::Sqe BlockSqe(nvme::IoOpcode opcode, uint32_t nsid, uint64_t slba,
                      uint32_t block_count, uint32_t block_bytes,
                      size_t offset = 0) const;
 
  private:
-  explicit RawQueue(const RawQueueOptions& options) : options_(options) {}
+  RawQueue(const RawHost& host, const RawQueueOptions& options)
+      : host_(host), options_(options) {}
+  // A connection that was not asked for yet, and its memory.
+  absl::Status OpenConnection();
 
+  const RawHost host_;
   const RawQueueOptions options_;
   std::unique_ptr<RawConnection> connection_;
   std::unique_ptr<RawMemory> data_;  // dies before the connection's PD

@@ -35,6 +35,7 @@ code=0
 "$suite" --provider system --address 10.9.0.1 --port 4420 --nqn $nqn --peer "$peer" \
   --slow "$slow" --results "$OUT/results" "$@" > "$OUT/conformance.log" 2>&1 || code=$?
 grep -E '^(FAIL|SKIP)' "$OUT/results" || true
+grep '^first capsules' "$OUT/conformance.log" | sed "s/^/$kind: /" | tee -a "$OUT/figures" || true
 tail -n 3 "$OUT/conformance.log"
 
 # Code 1: tests failed, and have their lines. Else it died, at a test or before.
