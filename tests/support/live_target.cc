@@ -51,8 +51,8 @@ target::TargetOptions LiveTarget::Options() {
 }
 
 LiveTarget::LiveTarget(const target::TargetOptions& options,
-                       const FakeDeviceOptions& device)
-    : fabric_({device}) {
+                       std::vector<FakeDeviceOptions> devices)
+    : fabric_(std::move(devices)) {
   SetLogLevel(LogLevel::kError);
   conformance::SetSlowness(kSlowness);
   auto started = target::Target::Start(options, fabric_.api());
@@ -76,10 +76,18 @@ bool LiveTarget::Stop() {
   return clean;
 }
 
-LiveHost LiveTarget::Connect(uint32_t depth, uint32_t in_capsule_bytes,
-                             size_t data_bytes) {
+conformance::RawHost LiveTarget::host(size_t listener,
+                                      const std::string& address) const {
+  conformance::RawHost host = host_;
+  host.address = address;
+  host.port = target_->addresses()[listener].port();
+  return host;
+}
+
+LiveHost LiveTarget::Connect(const conformance::RawHost& host, uint32_t depth,
+                             uint32_t in_capsule_bytes, size_t data_bytes) {
   LiveHost made;
-  auto controller = conformance::RawController::ConnectEnabled(host_);
+  auto controller = conformance::RawController::ConnectEnabled(host);
   SLUICE_CHECK(controller.ok());
   made.controller = *std::move(controller);
   SLUICE_CHECK(made.controller->RequestQueues(16).ok());

@@ -12,6 +12,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "target/target.h"
 #include "tests/conformance/raw_controller.h"
@@ -50,18 +51,30 @@ class LiveTarget {
   static target::TargetOptions Options();
 
   explicit LiveTarget(const target::TargetOptions& options,
-                      const FakeDeviceOptions& device = {});
+                      const FakeDeviceOptions& device = {})
+      : LiveTarget(options, std::vector<FakeDeviceOptions>{device}) {}
+  LiveTarget(const target::TargetOptions& options,
+             std::vector<FakeDeviceOptions> devices);
   // Stops the target, unless that has been done.
   ~LiveTarget();
   LiveTarget(const LiveTarget&) = delete;
   LiveTarget& operator=(const LiveTarget&) = delete;
 
   FakeFabric& fabric() { return fabric_; }
+  target::Target& target() { return *target_; }
+  // Of the first listener, on 127.0.0.1.
   const conformance::RawHost& host() const { return host_; }
+  // Of another one, which is at that address.
+  conformance::RawHost host(size_t listener, const std::string& address) const;
 
   // Enabled, with queue 1 of that depth, and this much room for in-capsule and
   // for other data. CHECKs.
   LiveHost Connect(uint32_t depth, uint32_t in_capsule_bytes = 0,
+                   size_t data_bytes = 64 * 1024) {
+    return Connect(host_, depth, in_capsule_bytes, data_bytes);
+  }
+  LiveHost Connect(const conformance::RawHost& host, uint32_t depth,
+                   uint32_t in_capsule_bytes = 0,
                    size_t data_bytes = 64 * 1024);
 
   target::TargetSnapshot Snapshot() { return target_->Snapshot(); }
