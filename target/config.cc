@@ -199,7 +199,8 @@ class Reader {
     }
     TargetOptions alone;
     alone.subsystems.push_back(*out);
-    if (out->namespaces.empty()) alone.subsystems[0].namespaces = {Stub()};
+    if (out->namespaces.empty())
+      alone.subsystems[0].namespaces = {SomeNamespace()};
     const absl::Status status = alone.Validate();
     return status.ok() ? status : At(table.source(), status.message());
   }
@@ -226,17 +227,18 @@ class Reader {
     if (key.str() == "cores") return absl::OkStatus();  // this machine's matter
     TargetOptions alone;
     alone.subsystems.resize(1);
-    alone.subsystems[0].namespaces = {Stub()};
+    alone.subsystems[0].namespaces = {SomeNamespace()};
     SLUICE_RETURN_IF_ERROR(
         ReadKey(key, node, kTargetKeys, "subsystem", &alone));
     const absl::Status status = alone.Validate();
     return status.ok() ? status : At(node.source(), status.message());
   }
 
-  static NamespaceOptions Stub() {
-    NamespaceOptions stub;
-    stub.path = "null:1M";
-    return stub;
+  // So that a part can be validated without its namespaces.
+  static NamespaceOptions SomeNamespace() {
+    NamespaceOptions some;
+    some.path = "null:1M";
+    return some;
   }
 
   const absl::string_view source_;

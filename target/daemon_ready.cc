@@ -66,7 +66,7 @@ bool IsWildcard(const std::string& host) {
 // What a host gives nvme connect as -a.
 std::string ConnectHost(const transport::ListenAddress& address,
                         const LocalHosts& local) {
-  std::string host = address.Host();
+  std::string host = transport::AddressText(address.address);
   if (IsWildcard(host)) {
     const bool is_v6 = address.address.ss_family == AF_INET6;
     const std::string& found = is_v6 ? local.v6 : local.v4;

@@ -60,7 +60,9 @@ uint16_t PortIdOf(const TargetShared& shared, const ListenAddress& local) {
     ListenAddress reached;
     if (!Reachable(shared.addresses[i], local.address, &reached)) continue;
     if (reached.port() != local.port()) continue;
-    if (reached.Host() == local.Host()) return PortId(i);
+    if (transport::AddressText(reached.address) ==
+        transport::AddressText(local.address))
+      return PortId(i);
   }
   return 0;
 }
@@ -73,7 +75,7 @@ DiscoveryEntry MakeEntry(const ListenAddress& address, uint16_t port_id,
   entry.port_id = port_id;
   entry.service = absl::StrCat(address.port());
   entry.subnqn = std::string(subnqn);
-  entry.address = address.Host();
+  entry.address = transport::AddressText(address.address);
   return entry;
 }
 

@@ -1,8 +1,5 @@
 #include "target/queue.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <cstring>
 
 #include "core/async.h"
@@ -11,26 +8,13 @@
 #include "nvme/io_command.h"
 #include "target/admin.h"
 #include "target/target_shard.h"
+#include "transport/listen_address.h"
 
 namespace sluice::target {
 namespace {
 
 // How long a device may take to give back what was posted on a dead queue.
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
-
-std::string PeerText(const sockaddr_storage& address) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (address.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6,
-              &reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr, text,
-              sizeof(text));
-  } else if (address.ss_family == AF_INET) {
-    inet_ntop(AF_INET,
-              &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text,
-              sizeof(text));
-  }
-  return text;
-}
 
 // Cuts the host's buffers to what the command moves: a host may offer more.
 void Trim(nvme::DataPointer* data, uint32_t bytes) {
@@ -243,8 +227,8 @@ void Queue::OnDown(const char* why) {
                     << KV("cntlid", controller_ != nullptr
                                         ? controller_->info().cntlid
                                         : cntlid_)
-                    << KV("peer", PeerText(peer_)) << KV("why", why)
-                    << KV("commands", qp_->stats().commands)
+                    << KV("peer", transport::AddressText(peer_))
+                    << KV("why", why) << KV("commands", qp_->stats().commands)
                     << KV("in_flight", scope_.size());
   if (controller_ != nullptr) controller_->BeginTeardown(why);
   shard_->OnQueueDown(this);

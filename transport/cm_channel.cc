@@ -1,15 +1,22 @@
 #include "transport/cm_channel.h"
 
-#include <fcntl.h>
-
 #include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/fd.h"
+#include "core/status_macros.h"
 
 namespace sluice::transport {
+
+void RejectRequest(const VerbsApi& api, rdma_cm_id* id,
+                   nvme::RejectReason reason) {
+  const auto data = nvme::EncodeConnectReject({.reason = reason});
+  api.reject(id, data.data(), static_cast<uint8_t>(data.size()));
+  api.destroy_id(id);
+}
 
 absl::StatusOr<std::unique_ptr<CmChannel>> CmChannel::Create(
     Reactor* reactor, const VerbsApi& api) {
@@ -25,10 +32,7 @@ absl::StatusOr<std::unique_ptr<CmChannel>> CmChannel::Create(
     return absl::ErrnoToStatus(error, "rdma_create_event_channel");
   }
   std::unique_ptr<CmChannel> made(new CmChannel(reactor, api, channel));
-  const int flags = fcntl(channel->fd, F_GETFL);
-  if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-    return absl::ErrnoToStatus(errno, "fcntl O_NONBLOCK");
-  }
+  SLUICE_RETURN_IF_ERROR(SetNonBlocking(channel->fd));
   made->watch_ = reactor->ring()->Watch(channel->fd, &OnReadable, made.get());
   return made;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/reactor.h"
+#include "nvme/private_data.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::transport {
@@ -19,6 +20,11 @@ class CmSink {
   // The event has been acknowledged already, so that ids may be destroyed.
   virtual void OnCmEvent(const rdma_cm_event& event) = 0;
 };
+
+// Answers a CONNECT_REQUEST with the reason as private data [spec §1.4], and
+// destroys its id.
+void RejectRequest(const VerbsApi& api, rdma_cm_id* id,
+                   nvme::RejectReason reason);
 
 class CmChannel {
  public:

@@ -179,7 +179,7 @@ void ConnectionManager::OnRequest(const rdma_cm_event& event) {
     } else {
       ++stats_.rejected;
     }
-    Reject(event.id, reason);
+    RejectRequest(api_, event.id, reason);
     return;
   }
   auto* ticket = new Ticket;
@@ -191,13 +191,11 @@ void ConnectionManager::OnRequest(const rdma_cm_event& event) {
               sizeof(sockaddr_storage));
   std::memcpy(&ticket->peer, rdma_get_peer_addr(event.id),
               sizeof(sockaddr_storage));
-  ticket->shard = PickShard();
+  ticket->shard_index = PickShard();
+  ticket->shard = shards_[ticket->shard_index];
   ticket->share =
       request.queue_depth() * ticket->shard->options().cq_depth_factor;
-  const auto index = static_cast<size_t>(
-      std::find(shards_.begin(), shards_.end(), ticket->shard) -
-      shards_.begin());
-  shares_[index] += ticket->share;
+  shares_[ticket->shard_index] += ticket->share;
   ++connections_;
   ++stats_.accepted;
   event.id->context = nullptr;
@@ -235,24 +233,15 @@ nvme::RejectReason ConnectionManager::Check(const rdma_cm_event& event,
 }
 
 // The one with the least of its ledger given out.
-Shard* ConnectionManager::PickShard() const {
+size_t ConnectionManager::PickShard() const {
   const auto least = std::min_element(shares_.begin(), shares_.end());
-  return shards_[static_cast<size_t>(least - shares_.begin())];
-}
-
-void ConnectionManager::Reject(rdma_cm_id* id, nvme::RejectReason reason) {
-  const auto data = nvme::EncodeConnectReject({.reason = reason});
-  api_.reject(id, data.data(), static_cast<uint8_t>(data.size()));
-  api_.destroy_id(id);
+  return static_cast<size_t>(least - shares_.begin());
 }
 
 void ConnectionManager::OnTicketBack(Message* message) {
   std::unique_ptr<Ticket> ticket(static_cast<Ticket*>(message));
   ConnectionManager* self = ticket->manager;
-  const auto index = static_cast<size_t>(
-      std::find(self->shards_.begin(), self->shards_.end(), ticket->shard) -
-      self->shards_.begin());
-  self->shares_[index] -= ticket->share;
+  self->shares_[ticket->shard_index] -= ticket->share;
   SLUICE_CHECK(self->connections_ > 0);
   --self->connections_;
   if (ticket->rejected) {

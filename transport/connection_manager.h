@@ -86,8 +86,7 @@ class ConnectionManager {
   void OnRequest(const rdma_cm_event& event);
   nvme::RejectReason Check(const rdma_cm_event& event,
                            nvme::ConnectRequest* request);
-  Shard* PickShard() const;
-  void Reject(rdma_cm_id* id, nvme::RejectReason reason);
+  size_t PickShard() const;
   Task<absl::Status> AddDevice(ibv_context* context);
   Task<absl::Status> AddDevicesOf(Listener* listener);
   // Opens the listener's id. Errors as Listen.

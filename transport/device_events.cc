@@ -1,12 +1,11 @@
 // Asynchronous events of devices, their removal and their return: the slow
 // half of the connection manager.
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 
 #include "core/async.h"
 #include "core/check.h"
+#include "core/fd.h"
 #include "core/log.h"
 #include "transport/listener.h"
 
@@ -43,19 +42,13 @@ void Tell(const std::vector<Shard*>& shards, const ObjectError& error) {
   }
 }
 
-void MakeNonBlocking(int fd) {
-  const int flags = fcntl(fd, F_GETFL);
-  if (flags >= 0 && (flags & O_NONBLOCK) == 0) {
-    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-  }
-}
-
 }  // namespace
 
 void ConnectionManager::OnAsyncEvent(void* context) {
   auto* device = static_cast<Device*>(context);
   ConnectionManager* self = device->manager;
-  MakeNonBlocking(device->context->async_fd);
+  // librdmacm opened the context, with reads that wait.
+  if (!SetNonBlocking(device->context->async_fd).ok()) return;
   ibv_async_event event;
   while (self->api_.get_async_event(device->context, &event) == 0) {
     const ibv_async_event copy = event;

@@ -69,7 +69,7 @@ void ListenAddress::set_port(uint16_t port) {
   }
 }
 
-std::string ListenAddress::Host() const {
+std::string AddressText(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET6) {
     inet_ntop(AF_INET6, &V6(&address)->sin6_addr, text, sizeof(text));
@@ -80,9 +80,12 @@ std::string ListenAddress::Host() const {
 }
 
 std::string ListenAddress::ToString() const {
-  if (address.ss_family != AF_INET6) return absl::StrCat(Host(), ":", port());
+  if (address.ss_family != AF_INET6) {
+    return absl::StrCat(AddressText(address), ":", port());
+  }
   const char* separator = interface_zone.empty() ? "" : "%";
-  return absl::StrCat("[", Host(), separator, interface_zone, "]:", port());
+  return absl::StrCat("[", AddressText(address), separator, interface_zone,
+                      "]:", port());
 }
 
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text,

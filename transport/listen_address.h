@@ -20,9 +20,10 @@ struct ListenAddress {
   void set_port(uint16_t port);
   // "10.0.0.1:4420", "[fe80::1%eth0]:4420".
   std::string ToString() const;
-  // Without the port and the zone: as a discovery entry wants it.
-  std::string Host() const;
 };
+
+// An IPv4 or IPv6 address in figures, without port and zone.
+std::string AddressText(const sockaddr_storage& address);
 
 // "ADDR", "ADDR:PORT", "[V6]", "[V6]:PORT", "[fe80::1%eth0]:PORT", ":PORT".
 // InvalidArgument: not an address. Names are not resolved.

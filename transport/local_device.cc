@@ -1,13 +1,12 @@
 #include "transport/local_device.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/check.h"
+#include "core/fd.h"
 #include "core/log.h"
 #include "core/status_macros.h"
 #include "transport/cq_engine.h"
@@ -49,10 +48,7 @@ absl::Status LocalDevice::OpenChannel() {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("ibv_create_comp_channel ", traits_.name));
   }
-  const int flags = fcntl(channel_->fd, F_GETFL);
-  if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-    return absl::ErrnoToStatus(errno, "fcntl O_NONBLOCK");
-  }
+  SLUICE_RETURN_IF_ERROR(SetNonBlocking(channel_->fd));
   channel_watch_ =
       engine_->reactor()->ring()->Watch(channel_->fd, &OnChannelReadable, this);
   return absl::OkStatus();

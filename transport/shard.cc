@@ -72,13 +72,13 @@ void Shard::Accept(Ticket* ticket) {
       api_.migrate_id(ticket->id, channel_->channel()) != 0) {
     SLUICE_LOG(kWarning) << "rdma_migrate_id failed"
                          << KV("error", std::strerror(errno));
-    Reject(ticket, nvme::RejectReason::kNoResources);
+    RejectNoResources(ticket);
     return;
   }
   LocalDevice* device = Find(ticket->id->verbs);
   if (device == nullptr) {
     SLUICE_LOG(kWarning) << "connection on a device that is not set up";
-    Reject(ticket, nvme::RejectReason::kNoResources);
+    RejectNoResources(ticket);
     return;
   }
   QueuePairOptions options;
@@ -94,7 +94,7 @@ void Shard::Accept(Ticket* ticket) {
                          << KV("qid", ticket->request.qid)
                          << KV("depth", options.depth)
                          << KV("why", made.status().message());
-    Reject(ticket, nvme::RejectReason::kNoResources);
+    RejectNoResources(ticket);
     return;
   }
   QueuePair* qp = made->get();
@@ -104,10 +104,8 @@ void Shard::Accept(Ticket* ticket) {
   qp->Accept();
 }
 
-void Shard::Reject(Ticket* ticket, nvme::RejectReason reason) {
-  const auto data = nvme::EncodeConnectReject({.reason = reason});
-  api_.reject(ticket->id, data.data(), static_cast<uint8_t>(data.size()));
-  api_.destroy_id(ticket->id);
+void Shard::RejectNoResources(Ticket* ticket) {
+  RejectRequest(api_, ticket->id, nvme::RejectReason::kNoResources);
   ticket->id = nullptr;
   ticket->rejected = true;
   Return(ticket);

@@ -36,6 +36,7 @@ struct ShardOptions {
 struct Ticket : Message {
   ConnectionManager* manager = nullptr;
   Shard* shard = nullptr;
+  size_t shard_index = 0;  // in the manager's list
   rdma_cm_id* id = nullptr;
   nvme::ConnectRequest request;
   uint32_t read_depth = 1;   // RDMA READs the host lets us have in flight
@@ -102,7 +103,7 @@ class Shard {
         taker_(taker),
         engine_(reactor) {}
   LocalDevice* Find(const ibv_context* context) const;
-  void Reject(Ticket* ticket, nvme::RejectReason reason);
+  void RejectNoResources(Ticket* ticket);
 
   Reactor* const reactor_;
   const VerbsApi& api_;
