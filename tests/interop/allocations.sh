@@ -36,27 +36,28 @@ SLUICED=/tmp/counted
 
 count() { od -A n -t u8 -j "$1" -N 8 $counts | tr -d ' '; }
 
-# load DEVICE COMMANDS FACTOR : mixed reads and writes, then large ones and
-# flushes, at 32 and 16 in flight times the factor.
+# load DEVICE COMMANDS FACTOR PROCESSORS : mixed reads and writes, then large
+# ones and flushes, at 32 and 16 in flight times the factor.
 load() {
-  fio --name=small --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw \
+  fio --name=small --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw --cpus_allowed="$4" \
     --bs=4k --iodepth=$((32 * $3)) --size=32M --io_size=$(($2 * 36 / 10))k --norandommap=1 \
-    --name=large --stonewall --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw \
+    --name=large --stonewall --filename="$1" --allow_file_create=0 --direct=1 --ioengine=io_uring --rw=randrw --cpus_allowed="$4" \
     --bsrange=8k-64k --iodepth=$((16 * $3)) --number_ios=$(($2 / 10)) --fsync=100 --time_based=0 --size=32M --io_size=100G \
     --norandommap=1 --output="$OUT/fio.txt"
 }
 
 allocations() {
-  local device before after served export=$1
+  local device before after served cpu export=$1
   rm -f $counts
   start_sluiced --export "$export" --nqn $nqn --listen 10.9.0.1 || return
   device=$(nvme_connect $nqn) || return
-  # Frames are kept for as many commands as were ever in flight at once: four
-  # times as many as later, of which the target then surely has had enough.
-  load "$device" $((commands / 4)) 4 || return
+  # Frames are kept for as many commands as a reactor ever had in flight at once:
+  # four times as many as later, on the queue of each of the host's processors,
+  # lest one reactor has seen little of them.
+  for ((cpu = 0; cpu < $(nproc); ++cpu)); do load "$device" $((commands / 8)) 4 $cpu || return; done
   before=$(count 0)
   [ "$before" -gt 0 ] || { echo "nothing was counted at all"; return 1; }
-  load "$device" $commands 1 || return
+  load "$device" $commands 1 "0-$(($(nproc) - 1))" || return
   after=$(count 0)
   served=$(grep -o 'issued rwts: total=[0-9,]*' "$OUT/fio.txt" | tr '=,' '  ' | awk '{ sum += $4 + $5 } END { print sum }')
   echo "$kind $export: $((after - before)) allocations by the reactors over $served commands ($before before them)" |
