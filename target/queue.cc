@@ -53,6 +53,14 @@ void Queue::OnCommand(transport::CommandContext* command) {
   scope_.Spawn(Serve(command));
 }
 
+// Responses that nobody waits for are waited for here.
+void Queue::Quiesce() {
+  quiescing_ = true;
+  if (qp_->silent() > 0) scope_.Spawn(SettleSilent());
+}
+
+Task<void> Queue::SettleSilent() { co_await qp_->SettleSilent(); }
+
 size_t Queue::busy() const {
   const size_t parked =
       controller_ == nullptr ? 0 : controller_->parked_events();
@@ -192,12 +200,16 @@ Task<void> Queue::Reply(Request* request, nvme::Status status) {
       status.ok() && request->direction == nvme::Direction::kControllerToHost;
   const uint32_t invalidate_key =
       request->data.invalidate ? request->data.invalidate_key : 0;
+  const bool holds_extent = !request->extent.empty() && !request->in_place;
+  // Nobody waits for a response that leaves nothing to give back, unless the
+  // queue is to end behind it.
+  const bool may_be_silent = qid_ != 0 && !(holds_extent && writes) &&
+                             !quiescing_ && !request->close_after;
+  if (holds_extent && !writes) qp_->extents()->Give(request->extent);
   co_await qp_->Respond(request->command, response, request->data.descriptors(),
                         request->extent, writes ? request->bytes : 0,
-                        invalidate_key);
-  if (!request->extent.empty() && !request->in_place) {
-    qp_->extents()->Give(request->extent);
-  }
+                        invalidate_key, may_be_silent);
+  if (holds_extent && writes) qp_->extents()->Give(request->extent);
   qp_->Release(request->command);
   if (request->close_after) qp_->Disconnect("the host asked for it");
 }

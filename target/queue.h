@@ -31,7 +31,7 @@ class Queue final : public transport::CapsuleHandler {
   void Disconnect(const char* why) { qp_->Disconnect(why); }
   // New commands are left unanswered from now on: the host sends them again on
   // its next connection.
-  void Quiesce() { quiescing_ = true; }
+  void Quiesce();
   // Commands being served, parked event requests apart.
   size_t busy() const;
   // After OnDown: waits for the device and the commands, and lets go of the
@@ -52,6 +52,7 @@ class Queue final : public transport::CapsuleHandler {
   nvme::Status Decode(Request* request);
   uint32_t DataBytes(const Request& request, nvme::Status* status) const;
   uint32_t IoDataBytes(const Request& request, nvme::Status* status) const;
+  Task<void> SettleSilent();
   Task<nvme::Status> TakeData(Request* request);
   bool UsesMemory(Request* request) const;
   Task<nvme::Status> Execute(Request* request);

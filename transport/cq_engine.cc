@@ -200,7 +200,6 @@ void CqEngine::MarkDirty(QueuePair* qp) {
 }
 
 void CqEngine::Flush() {
-  if (dirty_.empty()) return;
   // By index: a post that fails breaks its queue pair, which marks it again.
   for (size_t i = 0; i < dirty_.size(); ++i) {
     QueuePair* qp = dirty_[i];

@@ -6,10 +6,12 @@
 // Home: its reactor. Bound: what the ledgers have given out.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "core/reactor.h"
+#include "nvme/sqe.h"
 #include "transport/completion_queue.h"
 #include "transport/limits.h"
 #include "transport/wr_tag.h"
@@ -60,6 +62,7 @@ class CqEngine final : public PollSource {
   struct PendingSend {
     ibv_send_wr wr;
     ibv_sge sge;
+    std::array<std::byte, nvme::kCqeBytes> response;  // for inline data
   };
   PendingSend* NextSend(QueuePair* qp);
   // Posts what waits unless `count` more fit: before a chain is begun, which

@@ -20,6 +20,8 @@ const char* KindName(WrKind kind) {
       return "write";
     case WrKind::kRead:
       return "read";
+    case WrKind::kSilent:
+      return "silent";
   }
   return "unknown";
 }

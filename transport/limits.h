@@ -20,6 +20,12 @@ inline constexpr uint32_t kQueuePairsMax = 32768;
 inline constexpr uint32_t kQueueDepthMax = 1024;
 // Remote buffers of one command [spec §2.4, 0x31].
 inline constexpr uint32_t kRemoteBuffersMax = 16;
+// Sends and WRITEs without a completion of their own at most, and the depth of
+// a send queue that can have them.
+inline constexpr uint32_t kSilentMax = 16;
+inline constexpr uint32_t kSilentSendDepthMin = 64;
+static_assert(kSilentSendDepthMin > kSilentMax + kRemoteBuffersMax);
+
 // The send queue of a queue pair: (cq_depth_factor - 1) x depth.
 inline constexpr uint32_t kCqDepthFactorMin = 2;
 inline constexpr uint32_t kCqDepthFactorMax = 4;

@@ -150,6 +150,9 @@ void QueuePair::PrepareSlots() {
     free_send_slots_.push_back(static_cast<uint16_t>(i));
   }
   sends_free_ = send_depth();
+  // Room for the longest response must be left, whatever is silent.
+  silent_max_ =
+      inline_responses_ && send_depth() >= kSilentSendDepthMin ? kSilentMax : 0;
   reads_free_ = options_.read_depth;
 }
 
@@ -266,12 +269,12 @@ Task<bool> QueuePair::Drained(absl::Duration limit) {
   MaybeDrained();
   co_await wait;
   drain_waiter_ = nullptr;
-  co_return outstanding() == 0;
+  co_return outstanding() == silent();
 }
 
 void QueuePair::MaybeDrained() {
   if (drain_waiter_ == nullptr || drain_waiter_->linked()) return;
-  if (outstanding() > 0 || send_first_ != nullptr) return;
+  if (outstanding() > silent() || send_first_ != nullptr) return;
   // The frame is set once the coroutine waits; before that Schedule only
   // queues it.
   reactor()->Schedule(drain_waiter_);
@@ -304,6 +307,7 @@ void QueuePair::Destroy() {
     queue_->ledger.Release(share());
   }
   receives_posted_ = sends_posted_ = 0;
+  silent_done_ = silent_posted_;
   if (tag_.kind != WrKind::kNone) engine_->Unregister(tag_);
 }
 

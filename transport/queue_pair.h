@@ -3,6 +3,10 @@
 // and a credit comes back when the completion is polled. Commands that find no
 // credit wait in order.
 //
+// Responses behind which nothing has to be given back are silent: they have no
+// completion of their own. The next one that has vouches for them, since a
+// queue pair completes in order; until then their credits are held.
+//
 // Owned by the target's queue, lives on one reactor. Bound: depth d receives,
 // 2d command contexts, (cq_depth_factor - 1) x d sends, WRITEs and READs.
 //
@@ -91,11 +95,16 @@ class QueuePair final : public CmSink {
                         Extent sink);
   // Writes `bytes` of `source` to the host's buffers in order, if there are
   // any, and sends the response behind them; reposts the command's receive
-  // before that. Suspends until the device is done with all of it. False: the
-  // connection went down first.
+  // before that. Suspends until the device is done with all of it; with
+  // `may_be_silent`, when `source` outlives the queue pair, perhaps only until
+  // it is handed over. False: the connection went down first.
   Task<bool> Respond(CommandContext* command, nvme::Cqe response,
                      absl::Span<const nvme::KeyedDescriptor> remote,
-                     Extent source, uint32_t bytes, uint32_t invalidate_key);
+                     Extent source, uint32_t bytes, uint32_t invalidate_key,
+                     bool may_be_silent);
+  // Suspends until what was silent up to now has been sent. False: the
+  // connection went down first.
+  Task<bool> SettleSilent();
   // Gives the context back; its receive is reposted if it still is held.
   void Release(CommandContext* command);
 
@@ -135,6 +144,8 @@ class QueuePair final : public CmSink {
   const QueuePairOptions& options() const { return options_; }
   const QueuePairStats& stats() const { return stats_; }
   uint32_t outstanding() const { return receives_posted_ + sends_posted_; }
+  // Work requests of it that may never complete, and use no memory that goes.
+  uint32_t silent() const { return silent_posted_ - silent_done_; }
 
   // --- the CQ engine's ---
   void OnCompletion(const ibv_wc& completion, const WrTag& tag);
@@ -177,12 +188,23 @@ class QueuePair final : public CmSink {
   // The data path.
   void OnReceive(const ibv_wc& completion, uint16_t slot);
   void OnSent(const ibv_wc& completion, const WrTag& tag);
+  void OnSilent(const ibv_wc& completion, uint16_t number);
   void Deliver(uint16_t slot, uint32_t bytes);
   void Repost(uint16_t slot);
   bool TakeCredits(uint32_t sends, uint32_t reads);
   void ReturnCredits(uint32_t sends, uint32_t reads);
+  bool CanBeSilent(absl::Span<const nvme::KeyedDescriptor> pieces) const;
+  void RespondSilently(const nvme::Cqe& response,
+                       absl::Span<const nvme::KeyedDescriptor> pieces,
+                       Extent source, uint32_t bytes, uint32_t invalidate_key);
+  // Those before that number are done.
+  void SilentDone(uint32_t number);
   ibv_send_wr* AppendSend(SendOp* op, WrKind kind, const std::byte* data,
                           uint32_t bytes, uint32_t lkey, bool last);
+  CqEngine::PendingSend* AppendSilent(const std::byte* data, uint32_t bytes,
+                                      uint32_t lkey);
+  CqEngine::PendingSend* Append(const WrTag& tag, const std::byte* data,
+                                uint32_t bytes, uint32_t lkey);
   void FinishOp(SendOp* op, bool resume_now);
   void FailUnposted(ibv_send_wr* first);
   void PostReceives();
@@ -231,6 +253,10 @@ class QueuePair final : public CmSink {
 
   uint32_t receives_posted_ = 0;  // not yet polled back
   uint32_t sends_posted_ = 0;
+  // Silent work requests, numbered; at most silent_max_ are not done.
+  uint32_t silent_max_ = 0;
+  uint32_t silent_posted_ = 0;
+  uint32_t silent_done_ = 0;
   Waiter* drain_waiter_ = nullptr;
   QueuePairStats stats_;
 };

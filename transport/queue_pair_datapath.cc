@@ -19,6 +19,24 @@ int PostErrno(int returned) {
   return returned == -1 ? errno : std::abs(returned);
 }
 
+void MakeWrite(ibv_send_wr* wr, const nvme::KeyedDescriptor& piece) {
+  wr->opcode = IBV_WR_RDMA_WRITE;
+  wr->wr.rdma.remote_addr = piece.address;
+  wr->wr.rdma.rkey = piece.key;
+}
+
+void MakeResponse(ibv_send_wr* wr, uint32_t invalidate_key, bool is_inline) {
+  wr->opcode = IBV_WR_SEND;
+  if (invalidate_key != 0) {
+    wr->opcode = IBV_WR_SEND_WITH_INV;
+    wr->invalidate_rkey = invalidate_key;
+    // siw's library reads the key of any work request from here; the others
+    // look at neither field of a plain SEND's kin but their own.
+    wr->wr.rdma.rkey = invalidate_key;
+  }
+  if (is_inline) wr->send_flags |= IBV_SEND_INLINE;
+}
+
 }  // namespace
 
 QueuePair::SendOp::SendOp(QueuePair* qp, bool reads) : is_read(reads) {
@@ -41,6 +59,9 @@ void QueuePair::OnCompletion(const ibv_wc& completion, const WrTag& tag) {
     case WrKind::kWrite:
     case WrKind::kRead:
       OnSent(completion, tag);
+      break;
+    case WrKind::kSilent:
+      OnSilent(completion, tag.slot);
       break;
     case WrKind::kNone:
       ++stats_.stale;
@@ -108,6 +129,7 @@ void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
   // before it that were not signalled. An earlier one speaks for itself.
   const uint32_t returned = tag.last ? op->work_requests : 1;
   SLUICE_CHECK(returned <= op->work_requests);
+  if (tag.last && !op->is_read) SilentDone(op->vouches_for);
   SLUICE_CHECK(returned <= sends_posted_);
   op->work_requests = static_cast<uint16_t>(op->work_requests - returned);
   sends_posted_ -= returned;
@@ -118,6 +140,29 @@ void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
     CompletionFailed(completion, op->is_read ? "RDMA READ" : "SEND or WRITE");
   }
   if (op->work_requests == 0) FinishOp(op, /*resume_now=*/true);
+}
+
+// Only failures have a completion, and what was flushed.
+void QueuePair::OnSilent(const ibv_wc& completion, uint16_t number) {
+  const auto ahead = static_cast<uint16_t>(number - silent_done_);
+  if (ahead >= silent()) {
+    ++stats_.stale;
+    return;
+  }
+  SilentDone(silent_done_ + ahead + 1);
+  if (completion.status != IBV_WC_SUCCESS) {
+    CompletionFailed(completion, "SEND or WRITE");
+  }
+}
+
+void QueuePair::SilentDone(uint32_t number) {
+  const uint32_t count = number - silent_done_;
+  if (count > silent()) return;  // a later one has vouched for them
+  SLUICE_CHECK(count <= sends_posted_);
+  silent_done_ = number;
+  sends_posted_ -= count;
+  queue_->ledger.Returned(count);
+  ReturnCredits(count, 0);
 }
 
 void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what) {
@@ -207,7 +252,7 @@ Task<bool> QueuePair::ReadRemote(absl::Span<const nvme::KeyedDescriptor> remote,
 Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
                               absl::Span<const nvme::KeyedDescriptor> remote,
                               Extent source, uint32_t bytes,
-                              uint32_t invalidate_key) {
+                              uint32_t invalidate_key, bool may_be_silent) {
   // One round: all WRITEs and the SEND, chained. A queue so shallow that they
   // do not fit at once would deadlock on its own credits.
   uint32_t pieces = 0;
@@ -229,9 +274,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
           std::min(bytes - written, remote[first].length_bytes);
       ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
                                    length, lkey, i + 1 == round);
-      wr->opcode = IBV_WR_RDMA_WRITE;
-      wr->wr.rdma.remote_addr = remote[first].address;
-      wr->wr.rdma.rkey = remote[first].key;
+      MakeWrite(wr, remote[first]);
       written += length;
     }
     const bool ok = co_await op;
@@ -246,39 +289,70 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     command->receive_held = false;
     Repost(command->receive_slot);
   }
+  stats_.bytes_written += bytes;
+  if (!can_invalidate()) invalidate_key = 0;
+  const bool is_inline = inline_responses_ && (invalidate_key == 0 ||
+                                               traits_.inline_with_invalidate);
+  const auto rest = remote.subspan(first, pieces - first);
+  if (may_be_silent && is_inline && CanBeSilent(rest)) {
+    RespondSilently(response, rest, source, bytes, invalidate_key);
+    co_return true;
+  }
   SendOp op(this, /*reads=*/false);
-  for (; first < pieces; ++first) {
-    const uint32_t length =
-        std::min(bytes - written, remote[first].length_bytes);
+  for (const nvme::KeyedDescriptor& piece : rest) {
+    const uint32_t length = std::min(bytes - written, piece.length_bytes);
     ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
                                  length, lkey, false);
-    wr->opcode = IBV_WR_RDMA_WRITE;
+    MakeWrite(wr, piece);
     if (length >= traits_.signal_writes_from_bytes) {
       wr->send_flags |= IBV_SEND_SIGNALED;
     }
-    wr->wr.rdma.remote_addr = remote[first].address;
-    wr->wr.rdma.rkey = remote[first].key;
     written += length;
   }
-  stats_.bytes_written += written;
   std::byte* memory = capsules_.data +
                       size_t{options_.depth} * nvme::kSqeBytes +
                       size_t{command->index} * nvme::kCqeBytes;
   nvme::WriteCqe(response, absl::MakeSpan(memory, nvme::kCqeBytes));
   ibv_send_wr* wr = AppendSend(&op, WrKind::kSend, memory, nvme::kCqeBytes,
                                capsules_.lkey, true);
-  wr->opcode = IBV_WR_SEND;
-  const bool invalidate = invalidate_key != 0 && can_invalidate();
-  if (invalidate) {
-    wr->opcode = IBV_WR_SEND_WITH_INV;
-    wr->invalidate_rkey = invalidate_key;
-    // siw's library reads the key of any work request from here; the others
-    // look at neither field of a plain SEND's kin but their own.
-    wr->wr.rdma.rkey = invalidate_key;
+  MakeResponse(wr, invalidate_key, is_inline);
+  const bool ok = co_await op;
+  co_return ok;
+}
+
+bool QueuePair::CanBeSilent(
+    absl::Span<const nvme::KeyedDescriptor> pieces) const {
+  if (!pieces.empty() && traits_.sends_by_reference()) return false;
+  return silent() + pieces.size() + 1 <= silent_max_;
+}
+
+void QueuePair::RespondSilently(const nvme::Cqe& response,
+                                absl::Span<const nvme::KeyedDescriptor> pieces,
+                                Extent source, uint32_t bytes,
+                                uint32_t invalidate_key) {
+  engine_->MakeRoom(kRemoteBuffersMax + 1);
+  const uint32_t lkey = bytes > 0 ? memory_->lkey_of(source) : 0;
+  uint32_t written = 0;
+  for (const nvme::KeyedDescriptor& piece : pieces) {
+    const uint32_t length = std::min(bytes - written, piece.length_bytes);
+    MakeWrite(&AppendSilent(source.data + written, length, lkey)->wr, piece);
+    written += length;
   }
-  if (inline_responses_ && (!invalidate || traits_.inline_with_invalidate)) {
-    wr->send_flags |= IBV_SEND_INLINE;
-  }
+  // Inline, and the device takes it when it is posted: until then it is in the
+  // engine's memory, since the command's context goes at once.
+  CqEngine::PendingSend* pending = AppendSilent(nullptr, nvme::kCqeBytes, 0);
+  pending->sge.addr = reinterpret_cast<uint64_t>(pending->response.data());
+  nvme::WriteCqe(response, absl::MakeSpan(pending->response));
+  MakeResponse(&pending->wr, invalidate_key, /*is_inline=*/true);
+}
+
+// A WRITE of nothing, which needs neither address nor key, vouches for them.
+Task<bool> QueuePair::SettleSilent() {
+  CreditWait credit(this, 1, 0);
+  const bool granted = co_await credit;
+  if (!granted) co_return false;
+  SendOp op(this, /*reads=*/false);
+  MakeWrite(AppendSend(&op, WrKind::kWrite, nullptr, 0, 0, true), {});
   const bool ok = co_await op;
   co_return ok;
 }
@@ -301,24 +375,40 @@ void QueuePair::Release(CommandContext* command) {
 ibv_send_wr* QueuePair::AppendSend(SendOp* op, WrKind kind,
                                    const std::byte* data, uint32_t bytes,
                                    uint32_t lkey, bool last) {
-  CqEngine::PendingSend* pending = engine_->NextSend(this);
   WrTag tag = tag_;
   tag.kind = kind;
   tag.last = last;
   tag.slot = op->slot;
   tag.slot_generation = send_slots_[op->slot].generation;
+  ++op->work_requests;
+  op->vouches_for = silent_posted_;
+  ibv_send_wr* wr = &Append(tag, data, bytes, lkey)->wr;
+  wr->send_flags = last ? IBV_SEND_SIGNALED : 0;
+  return wr;
+}
+
+CqEngine::PendingSend* QueuePair::AppendSilent(const std::byte* data,
+                                               uint32_t bytes, uint32_t lkey) {
+  WrTag tag = tag_;
+  tag.kind = WrKind::kSilent;
+  tag.slot = static_cast<uint16_t>(silent_posted_++);
+  return Append(tag, data, bytes, lkey);
+}
+
+CqEngine::PendingSend* QueuePair::Append(const WrTag& tag,
+                                         const std::byte* data, uint32_t bytes,
+                                         uint32_t lkey) {
+  CqEngine::PendingSend* pending = engine_->NextSend(this);
   pending->sge = {reinterpret_cast<uint64_t>(data), bytes, lkey};
   ibv_send_wr* wr = &pending->wr;
   *wr = ibv_send_wr{};
   wr->wr_id = tag.Pack();
   wr->sg_list = &pending->sge;
   wr->num_sge = bytes > 0 ? 1 : 0;
-  wr->send_flags = last ? IBV_SEND_SIGNALED : 0;
   *send_last_ = wr;
   send_last_ = &wr->next;
   ++send_count_;
-  ++op->work_requests;
-  return wr;
+  return pending;
 }
 
 void QueuePair::Repost(uint16_t slot) {
@@ -392,6 +482,11 @@ void QueuePair::PostSends() {
 void QueuePair::FailUnposted(ibv_send_wr* first) {
   for (ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
     const WrTag tag = WrTag::Unpack(wr->wr_id);
+    if (tag.kind == WrKind::kSilent) {
+      --silent_posted_;
+      ReturnCredits(1, 0);
+      continue;
+    }
     SendOp* op = send_slots_[tag.slot].op;
     SLUICE_CHECK(op != nullptr);
     SLUICE_CHECK(op->work_requests > 0);

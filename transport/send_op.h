@@ -50,6 +50,7 @@ class QueuePair::SendOp : public Waiter {
   const bool is_read;
   uint16_t slot = 0;
   uint16_t work_requests = 0;  // credits it holds
+  uint32_t vouches_for = 0;    // the silent work requests before this number
   bool failed = false;
   bool done = false;
 };

@@ -6,13 +6,21 @@
 
 namespace sluice::transport {
 
-enum class WrKind : uint8_t { kNone = 0, kReceive, kSend, kWrite, kRead };
+enum class WrKind : uint8_t {
+  kNone = 0,
+  kReceive,
+  kSend,
+  kWrite,
+  kRead,
+  kSilent
+};
 
 struct WrTag {
   WrKind kind = WrKind::kNone;
   bool last = false;            // ends its operation's chain; is signalled
   uint8_t slot_generation = 0;  // of the send slot
-  uint16_t slot = 0;            // receive slot or send slot of the queue pair
+  uint16_t slot = 0;            // receive slot or send slot of the queue pair;
+                                // kSilent: its number among these
   uint16_t qp_index = 0;        // in the reactor's table
   uint16_t qp_generation = 0;   // of that place in the table
 

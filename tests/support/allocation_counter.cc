@@ -1,11 +1,12 @@
 // For LD_PRELOAD: counts the memory that the reactor threads of a program ask
 // for. malloc and its kin are glibc's own, called by their internal names;
 // operator new comes here through malloc. The counts are in the file that
-// ALLOCATION_COUNTS names, mapped, so that a script reads them while the program
-// runs: two native uint64_t, calls by threads named "reactor-…" and by all.
+// ALLOCATION_COUNTS names, mapped, so that a script reads them while the
+// program runs: two native uint64_t, calls by threads named "reactor-…" and by
+// all.
 //
-// Once the third uint64_t of the file is not 0, the next call by a reactor thread
-// aborts: the backtrace of the core names the culprit.
+// Once the third uint64_t of the file is not 0, the next call by a reactor
+// thread aborts: the backtrace of the core names the culprit.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -43,8 +44,8 @@ __attribute__((constructor)) void Map() {
   if (path == nullptr) return;
   const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, sizeof(Counts)) != 0) abort();
-  void* const mapped = mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE,
-                            MAP_SHARED, fd, 0);
+  void* const mapped =
+      mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) abort();
   counts = new (mapped) Counts;
   close(fd);

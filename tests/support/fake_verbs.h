@@ -52,6 +52,7 @@ struct FakeDeviceOptions {
   int max_qp_rd_atom = 128;       // at most 255
   int max_qp_init_rd_atom = 128;  // at most 255
   uint32_t max_inline_bytes = 512;
+  bool inline_with_invalidate = true;  // else SEND_WITH_INV has none
   int comp_vectors = 2;
   bool mem_mgt_extensions = true;  // without it no SEND_WITH_INV
 
@@ -70,7 +71,7 @@ struct FakeDeviceOptions {
 
   static FakeDeviceOptions Rxe();
   // Its vendor id, iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs, no
-  // inline.
+  // inline data with SENDs and WRITEs alone.
   static FakeDeviceOptions Siw();
 };
 

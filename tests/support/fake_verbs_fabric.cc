@@ -85,7 +85,8 @@ FakeDeviceOptions FakeDeviceOptions::Siw() {
   options.iwarp = true;
   options.max_sge = 6;
   options.max_sge_rd = 1;
-  options.max_inline_bytes = 0;
+  options.max_inline_bytes = 80;
+  options.inline_with_invalidate = false;
   options.comp_vectors = 1;
   options.exact_cqe = true;
   options.negative_post_errno = true;

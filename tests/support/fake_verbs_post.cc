@@ -36,6 +36,7 @@ int ValidateSend(const Qp& qp, const ibv_send_wr& wr) {
     case IBV_WR_RDMA_WRITE:
       return 0;
     case IBV_WR_SEND_WITH_INV:
+      if (is_inline && !qp.options().inline_with_invalidate) return EINVAL;
       return qp.options().mem_mgt_extensions ? 0 : EINVAL;
     case IBV_WR_RDMA_READ:
       return is_inline || wr.num_sge > qp.options().max_sge_rd ? EINVAL : 0;

@@ -4,7 +4,8 @@
 //   FaultLayer faults;
 //   options.subsystems[0].namespaces[0].layer = faults.layer();
 //   …
-//   faults.Inject(blockdev::Operation::kRead, {.delay = absl::ZeroDuration(), .hang = true});
+//   faults.Inject(blockdev::Operation::kRead, {.delay = absl::ZeroDuration(),
+//   .hang = true});
 //
 // Must outlive the target, and is not used once that has stopped.
 #pragma once

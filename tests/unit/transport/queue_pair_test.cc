@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "tests/unit/transport/post_fault.h"
 #include "tests/unit/transport/transport_fixture.h"
 
 namespace sluice::transport {
@@ -26,61 +27,6 @@ ConnectionOptions SiwConnection() {
   options.host.max_recv_wr = 64;
   return options;
 }
-
-// The device refuses a queue pair's sends from the n-th on, as one whose send
-// queue is full, or siw's once its connection is gone.
-struct PostFault {
-  explicit PostFault(Transport* t) : context(t->context()) {
-    real_send = context->ops.post_send;
-    real_receive = context->ops.post_recv;
-    context->ops.post_send = &Send;
-    context->ops.post_recv = &Receive;
-    current = this;
-  }
-  ~PostFault() {
-    context->ops.post_send = real_send;
-    context->ops.post_recv = real_receive;
-    current = nullptr;
-  }
-
-  template <typename Wr>
-  static int Post(ibv_qp* qp, Wr* wr, Wr** bad, int (*real)(ibv_qp*, Wr*, Wr**),
-                  int* left) {
-    if (qp->qp_context != nullptr && *left >= 0 &&
-        (current->victim == nullptr || qp == current->victim)) {
-      Wr* last = nullptr;
-      Wr* next = wr;
-      for (; next != nullptr && *left > 0; --*left) {
-        last = next;
-        next = next->next;
-      }
-      if (next != nullptr) {
-        if (last != nullptr) {
-          last->next = nullptr;
-          EXPECT_EQ(real(qp, wr, bad), 0);
-          last->next = next;
-        }
-        *bad = next;
-        return ENOMEM;
-      }
-    }
-    return real(qp, wr, bad);
-  }
-  static int Send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-    return Post(qp, wr, bad, current->real_send, &current->sends_left);
-  }
-  static int Receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-    return Post(qp, wr, bad, current->real_receive, &current->receives_left);
-  }
-
-  static inline PostFault* current = nullptr;
-  ibv_context* context;
-  int (*real_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr**);
-  int (*real_receive)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr**);
-  ibv_qp* victim = nullptr;  // null: all of the target's
-  int sends_left = -1;       // -1: all succeed
-  int receives_left = -1;
-};
 
 TEST(QueuePair, DeliversACommandAndAnswersIt) {
   Transport t;
@@ -623,6 +569,7 @@ TEST(QueuePair, SignalledWritesKeepTheDataIntactOnSiw) {
 TEST(QueuePair, GoesOnWithoutInlineData) {
   TransportOptions options;
   options.device = FakeDeviceOptions::Siw();
+  options.device.max_inline_bytes = 0;
   Transport t(options);
   const int calls = t.faults().call_count("create_qp");
   Connection c(&t, SiwConnection());

@@ -253,8 +253,12 @@ class Server final : public CapsuleHandler {
       remote[i].key = sqe.cdw12;
     }
     const uint32_t bytes = sqe.cdw10 * sqe.cdw11;
+    const bool in_place = sqe.opcode == kToHost && !self->lent.empty();
     Extent extent;
-    if (bytes > 0) {
+    if (in_place) {
+      extent.data = self->lent.data();
+      extent.bytes = static_cast<uint32_t>(self->lent.size());
+    } else if (bytes > 0) {
       auto request = qp->extents()->Take(bytes);
       extent = co_await request;
     }
@@ -273,11 +277,12 @@ class Server final : public CapsuleHandler {
     cqe.cid = sqe.cid;
     const uint32_t written = sqe.opcode == kToHost ? bytes : 0;
     if (ok) {
-      ok = co_await qp->Respond(command, cqe, remote, extent, written,
-                                sqe.cdw13);
+      ok =
+          co_await qp->Respond(command, cqe, remote, extent, written, sqe.cdw13,
+                               self->silent && (written == 0 || in_place));
     }
     ++(ok ? self->answered : self->failed);
-    if (bytes > 0) {
+    if (bytes > 0 && !in_place) {
       // Who still reads it now reads it too late.
       std::memset(extent.data, 0xEE, bytes);
       qp->extents()->Give(extent);
@@ -286,6 +291,9 @@ class Server final : public CapsuleHandler {
   }
 
   bool hold = false;
+  bool silent = false;  // responses with nothing to give back may be
+  // Registered; what goes to the host is in it, and stays.
+  absl::Span<std::byte> lent;
   std::vector<CommandContext*> held;
   Scope scope;
   uint64_t commands = 0;

@@ -1,0 +1,368 @@
+// Responses without a completion of their own.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/unit/transport/post_fault.h"
+#include "tests/unit/transport/transport_fixture.h"
+#include "transport/limits.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr uint32_t kDepth = 32;
+
+// Memory that a device sends from.
+struct Lender {
+  TransportOptions options(TransportOptions base = {}) {
+    base.local.lent.push_back(absl::MakeSpan(memory));
+    return base;
+  }
+  std::vector<std::byte> memory = std::vector<std::byte>(8192);
+};
+
+ConnectionOptions WithDepth(uint32_t depth, uint32_t factor = 4) {
+  ConnectionOptions options;
+  options.qp.depth = depth;
+  options.qp.cq_depth_factor = factor;
+  return options;
+}
+
+Task<void> Settle(QueuePair* qp, bool* settled) {
+  *settled = co_await qp->SettleSilent();
+}
+
+class SilentResponse : public ::testing::Test {
+ protected:
+  SilentResponse() : t(lender.options()), c(&t, WithDepth(kDepth)) {
+    c.server.silent = true;
+    c.server.lent = absl::MakeSpan(lender.memory);
+    ledger = &c.qp->queue()->ledger;
+  }
+  // Commands without data, each answered before the next is sent.
+  void Run(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      c.host.responses.clear();
+      c.host.Send(c.Command(kNothing, NextCid()));
+      ASSERT_TRUE(c.RunUntilAnswered(1));
+      EXPECT_LE(c.qp->silent(), kSilentMax);
+    }
+    c.host.responses.clear();
+    t.Settle();
+  }
+  // Sent, not waited for.
+  void Send(Opcode opcode, int count = 1) {
+    for (int i = 0; i < count; ++i) {
+      c.host.Send(c.Command(opcode, NextCid(), opcode == kNothing ? 0 : 1,
+                            opcode == kNothing ? 0 : 512));
+    }
+    t.Settle();
+  }
+  // A response that has a completion.
+  void SendLoud() {
+    c.server.silent = false;
+    Send(kNothing);
+    c.server.silent = true;
+  }
+  uint16_t NextCid() { return static_cast<uint16_t>(cid_++ % 512); }
+  uint64_t completion_count() const {
+    return t.engine->TotalStats().completions;
+  }
+  void BreakQp() {
+    t.faults().BreakQp(c.qp->id()->qp);
+    t.Settle();
+  }
+
+  Lender lender;
+  Transport t;
+  Connection c;
+  CqLedger* ledger;
+
+ private:
+  uint32_t cid_ = 0;
+};
+
+TEST_F(SilentResponse, HasNoCompletion) {
+  const uint64_t before = completion_count();
+
+  Run(10);
+
+  EXPECT_EQ(completion_count() - before, 10U);  // the receives
+  EXPECT_EQ(c.server.answered, 10U);
+  EXPECT_EQ(c.qp->silent(), 10U);
+  EXPECT_EQ(c.qp->outstanding(), kDepth + 10);
+  EXPECT_EQ(ledger->outstanding(), kDepth + 10);
+  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(ledger->outstanding(), 0U);
+  EXPECT_EQ(ledger->reserved(), 0U);
+}
+
+TEST_F(SilentResponse, SendsFromMemoryThatStays) {
+  for (size_t i = 0; i < 512; ++i) lender.memory[i] = PatternByte(7, i);
+
+  c.host.Send(c.Command(kToHost, 7, 1, 512));
+  ASSERT_TRUE(c.RunUntilAnswered(1));
+
+  EXPECT_TRUE(c.host.HoldsPattern(7, 512));
+  EXPECT_EQ(c.qp->silent(), 2U);  // the WRITE and the SEND
+}
+
+TEST_F(SilentResponse, IsVouchedForByTheNextOfAnotherKind) {
+  Run(10);
+  SendLoud();
+
+  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(c.qp->outstanding(), kDepth);
+  EXPECT_EQ(ledger->outstanding(), kDepth);
+}
+
+TEST_F(SilentResponse, IsNotVouchedForByAnEarlierOne) {
+  t.faults().HoldSends(FakeSide::kPassive);
+  SendLoud();
+  Send(kNothing, 3);
+
+  t.faults().ReleaseSends();
+  t.Settle();
+
+  EXPECT_EQ(c.qp->silent(), 3U);
+  EXPECT_EQ(c.qp->outstanding(), kDepth + 3);
+}
+
+TEST_F(SilentResponse, IsWaitedForWhenItMustBe) {
+  Run(5);
+  bool settled = false;
+  Scope scope;
+  t.faults().HoldSends(FakeSide::kPassive);
+  scope.Spawn(Settle(c.qp.get(), &settled));
+  t.Settle();
+  EXPECT_FALSE(settled);
+
+  t.faults().ReleaseSends();
+  t.Settle();
+
+  EXPECT_TRUE(settled);
+  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(c.qp->outstanding(), kDepth);
+}
+
+TEST_F(SilentResponse, IsOneOfSixteenAtMost) {
+  const uint64_t before = completion_count();
+
+  Run(170);
+
+  // 170 receives, and every seventeenth response.
+  EXPECT_EQ(completion_count() - before, 170U + 10);
+  EXPECT_EQ(c.qp->silent(), 0U);
+}
+
+// Their numbers wrap at 16 bits, here among those that are flushed.
+TEST_F(SilentResponse, GoesOnForever) {
+  Run(17 * 4095 + 8);
+  SendLoud();  // vouches for number 65527
+  t.faults().HoldSends(FakeSide::kPassive);
+  Send(kNothing, 16);
+  ASSERT_EQ(c.qp->silent(), 16U);
+
+  BreakQp();
+
+  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(c.qp->outstanding(), 0U);
+  EXPECT_EQ(t.fabric.rnr_count(), 0U);
+  EXPECT_EQ(t.fabric.overflow_count(), 0U);
+  EXPECT_TRUE(c.Close());
+}
+
+// The last free context serves one command after the other before the doorbell
+// rings: the responses must not be in it.
+TEST_F(SilentResponse, IsOfItsOwnCommand) {
+  std::vector<int> seen(512);
+  t.faults().HoldSends(FakeSide::kPassive);
+  c.server.silent = false;
+  Send(kNothing, kDepth);
+  Send(kNothing);
+  c.server.hold = true;
+  Send(kNothing, kDepth - 2);
+  ASSERT_EQ(c.server.held.size(), kDepth - 2);
+  c.server.silent = true;
+  c.server.hold = false;
+
+  Send(kNothing, 2);
+  EXPECT_EQ(c.qp->silent(), 2U);
+  c.server.ServeHeld();
+  t.faults().ReleaseSends();
+
+  ASSERT_TRUE(c.RunUntilAnswered(2 * kDepth + 1));
+  for (const auto& response : c.host.responses) ++seen[response.cqe.cid];
+  for (uint32_t cid = 0; cid <= 2 * kDepth; ++cid) EXPECT_EQ(seen[cid], 1);
+}
+
+TEST_F(SilentResponse, ThatIsFlushedIsAccountedForOnce) {
+  t.faults().HoldSends(FakeSide::kPassive);
+  Send(kNothing, 3);
+  SendLoud();
+  Send(kNothing, 2);
+  ASSERT_EQ(c.qp->silent(), 5U);
+
+  BreakQp();
+
+  EXPECT_EQ(c.server.downs, 1);
+  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(c.qp->outstanding(), 0U);
+  EXPECT_EQ(ledger->outstanding(), 0U);
+  EXPECT_TRUE(c.Close());
+}
+
+// Silent or not, what fails completes.
+TEST_F(SilentResponse, ThatFailsBreaksTheQueuePair) {
+  nvme::Sqe sqe = c.Command(kToHost, 1, 1, 512);
+  ++sqe.cdw12;  // a wrong key
+  c.host.Send(sqe);
+  t.Settle();
+
+  EXPECT_FALSE(c.qp->up());
+  EXPECT_EQ(c.server.why, "completion with an error");
+  EXPECT_EQ(t.engine->TotalStats().errors, 1U);
+  EXPECT_TRUE(c.Close());
+}
+
+// Nobody tells whether what was silent has left: nobody waits for it.
+TEST_F(SilentResponse, DoesNotHoldUpTheEnd) {
+  Run(5);
+  c.qp->Break("the test ends");
+  t.Settle();
+  EXPECT_EQ(c.qp->outstanding(), c.qp->silent());
+  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(ledger->outstanding(), 0U);
+}
+
+TEST_F(SilentResponse, ThatWasNeverPostedIsForgotten) {
+  Run(3);
+  c.server.hold = true;
+  Send(kNothing, 2);
+  ASSERT_EQ(c.server.held.size(), 2U);
+
+  c.server.ServeHeld();
+  EXPECT_EQ(c.qp->silent(), 5U);
+  c.qp->Break("before the doorbell");
+  t.Settle();
+
+  EXPECT_EQ(c.qp->silent(), 3U);
+  EXPECT_TRUE(c.Close());
+}
+
+// A chain of silent ones and others, of which the device takes a part.
+TEST(SilentResponses, ThatAreRefusedAreForgotten) {
+  for (int accepted = 0; accepted < 4; ++accepted) {
+    Transport t;
+    Connection c(&t, WithDepth(kDepth));
+    CqLedger* ledger = &c.qp->queue()->ledger;
+    c.server.silent = true;
+    c.server.hold = true;
+    for (uint16_t i = 0; i < 2; ++i) c.host.Send(c.Command(kNothing, i));
+    c.host.Send(c.Command(kToHost, 2, 1, 512));  // not silent: two requests
+    t.Settle();
+    ASSERT_EQ(c.server.held.size(), 3U);
+    PostFault fault(&t);
+    fault.victim = c.qp->id()->qp;
+    fault.sends_left = accepted;
+
+    c.server.ServeHeld();
+    t.Settle();
+
+    EXPECT_FALSE(c.qp->up());
+    EXPECT_EQ(c.server.downs, 1);
+    // The device is done with those it took, and flushes none of them.
+    EXPECT_LE(c.qp->silent(), static_cast<uint32_t>(accepted));
+    // With the WRITE taken and its SEND refused, nobody says when the WRITE is
+    // done: the deadline ends that.
+    EXPECT_EQ(c.Close(), accepted < 3);
+    EXPECT_EQ(c.server.answered + c.server.failed, 3U);
+    EXPECT_EQ(ledger->outstanding(), 0U);
+    EXPECT_EQ(ledger->reserved(), 0U);
+  }
+}
+
+struct Depths {
+  uint32_t factor;
+  uint32_t depth;
+};
+
+// Silent ones hold credits, and the longest responses want the most.
+TEST(SilentResponses, LeaveRoomForTheLongest) {
+  for (const Depths depths : {Depths{2, 64}, Depths{3, 32}, Depths{4, 22}}) {
+    Transport t;
+    Connection c(&t, WithDepth(depths.depth, depths.factor));
+    c.server.silent = true;
+    for (uint16_t i = 0; i < 16; ++i) c.host.Send(c.Command(kNothing, i));
+    ASSERT_TRUE(c.RunUntilAnswered(16));
+    ASSERT_EQ(c.qp->silent(), 16U);
+    c.host.responses.clear();
+
+    for (uint16_t i = 0; i < depths.depth; ++i) {
+      c.host.Send(c.Command(kToHost, i, 16, 64));
+    }
+
+    EXPECT_TRUE(c.RunUntilAnswered(depths.depth)) << depths.depth;
+  }
+}
+
+// All credits could be held by responses of which nobody hears.
+TEST(SilentResponses, AreNotForShallowQueues) {
+  for (const uint32_t depth : {2U, 16U, 21U, 22U}) {
+    Transport t;
+    Connection c(&t, WithDepth(depth));
+    c.server.silent = true;
+    c.host.Send(c.Command(kNothing, 0));
+    ASSERT_TRUE(c.RunUntilAnswered(1));
+    t.Settle();
+    EXPECT_EQ(c.qp->silent(), depth < 22 ? 0U : 1U) << depth;
+  }
+}
+
+struct SiwCase {
+  Opcode opcode;
+  bool invalidate;
+  uint32_t silent;
+};
+
+// siw takes no inline data with an invalidate, and sends pages by reference.
+TEST(SilentResponses, OfSiwAreThoseThatCanBe) {
+  for (const SiwCase each :
+       {SiwCase{kNothing, false, 1}, SiwCase{kNothing, true, 0},
+        SiwCase{kToHost, false, 0}}) {
+    Lender lender;
+    TransportOptions options;
+    options.device = FakeDeviceOptions::Siw();
+    Transport t(options);
+    ConnectionOptions connection = WithDepth(kDepth);
+    connection.host.max_send_wr = connection.host.max_recv_wr = 64;
+    Connection c(&t, connection);
+    c.server.silent = true;
+    nvme::Sqe sqe = c.Command(each.opcode, 0, each.opcode == kNothing ? 0 : 1,
+                              each.opcode == kNothing ? 0 : 512);
+    if (each.invalidate) sqe.cdw13 = c.host.node.mr->rkey;
+    c.host.Send(sqe);
+    ASSERT_TRUE(c.RunUntilAnswered(1));
+    t.Settle();
+    EXPECT_EQ(c.qp->silent(), each.silent);
+  }
+}
+
+TEST(SilentResponses, AreNotForDevicesWithoutInlineData) {
+  TransportOptions options;
+  options.device.iwarp = true;
+  options.device.read_sink_needs_remote_write = true;
+  options.device.max_inline_bytes = 0;
+  Transport t(options);
+  Connection c(&t, WithDepth(kDepth));
+  c.server.silent = true;
+  c.host.Send(c.Command(kNothing, 0));
+  ASSERT_TRUE(c.RunUntilAnswered(1));
+  t.Settle();
+  EXPECT_EQ(c.qp->silent(), 0U);
+}
+
+}  // namespace
+}  // namespace sluice::transport
