@@ -18,10 +18,11 @@ struct Quirk {
   bool private_read_sinks;
   uint32_t signal_writes_from_bytes;
   bool inline_with_invalidate;
+  bool loses_first_capsule;
 };
 constexpr Quirk kIwarpQuirks[] = {
     // siw places READ responses by its own bookkeeping; LOCAL_WRITE suffices.
-    {kVendorSiw, false, 4096, false},
+    {kVendorSiw, false, 4096, false, true},
 };
 
 }  // namespace
@@ -53,6 +54,7 @@ absl::StatusOr<DeviceTraits> QueryTraits(const VerbsApi& api,
       traits.private_read_sinks = quirk.private_read_sinks;
       traits.signal_writes_from_bytes = quirk.signal_writes_from_bytes;
       traits.inline_with_invalidate = quirk.inline_with_invalidate;
+      traits.loses_first_capsule = quirk.loses_first_capsule;
     }
   }
   return traits;

@@ -34,6 +34,11 @@ struct DeviceTraits {
   // reference).
   uint32_t signal_writes_from_bytes = UINT32_MAX;
 
+  // The first capsule may come before the device looks at the socket, and then
+  // lies there until more comes: siw replies to the host before it takes the
+  // socket over (siw_accept, Linux 6.1 and 6.12).
+  bool loses_first_capsule = false;
+
   // Sends pages by reference, checksummed before they leave: what it sends must
   // not change meanwhile.
   bool sends_by_reference() const {

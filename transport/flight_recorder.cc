@@ -22,6 +22,8 @@ const char* KindName(WrKind kind) {
       return "read";
     case WrKind::kSilent:
       return "silent";
+    case WrKind::kNudge:
+      return "nudge";
   }
   return "unknown";
 }

@@ -30,6 +30,9 @@ static_assert(kSilentSendDepthMin > kSilentMax + kRemoteBuffersMax);
 inline constexpr uint32_t kCqDepthFactorMin = 2;
 inline constexpr uint32_t kCqDepthFactorMax = 4;
 // Completions that the flight recorder keeps per CQ.
+// A first capsule that is later than this may be lost in the device.
+inline constexpr int64_t kNudgeDelayNanos = 100'000'000;
+
 inline constexpr uint32_t kFlightRecords = 4096;
 // Smallest piece of memory handed out, and its alignment (O_DIRECT's).
 inline constexpr size_t kExtentMinBytes = 4096;

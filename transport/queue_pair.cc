@@ -187,6 +187,10 @@ void QueuePair::Accept() {
 void QueuePair::OnCmEvent(const rdma_cm_event& event) {
   switch (event.event) {
     case RDMA_CM_EVENT_ESTABLISHED:
+      if (traits_.loses_first_capsule && up() && stats_.commands == 0) {
+        reactor()->ArmTimer(&nudge_timer_,
+                            reactor()->now_nanos() + kNudgeDelayNanos);
+      }
       return;
     case RDMA_CM_EVENT_DISCONNECTED:
       Disconnect("the host disconnected");
@@ -212,6 +216,7 @@ void QueuePair::OnCmEvent(const rdma_cm_event& event) {
 void QueuePair::Break(const char* why) {
   if (state_ != State::kUp) return;
   state_ = State::kBroken;
+  reactor()->CancelTimer(&nudge_timer_);
   if (id_ != nullptr && id_->qp != nullptr) {
     ibv_qp_attr attr{};
     attr.qp_state = IBV_QPS_ERR;

@@ -69,6 +69,7 @@ struct QueuePairStats {
   uint64_t context_waits = 0;  // receives that found no command context
   uint64_t bytes_read = 0;     // by RDMA READ, from the host
   uint64_t bytes_written = 0;  // by RDMA WRITE, to the host
+  uint64_t nudges = 0;         // for a first capsule that was late
   uint64_t stale = 0;
 };
 
@@ -189,6 +190,7 @@ class QueuePair final : public CmSink {
   void OnReceive(const ibv_wc& completion, uint16_t slot);
   void OnSent(const ibv_wc& completion, const WrTag& tag);
   void OnSilent(const ibv_wc& completion, uint16_t number);
+  void OnNudged(const ibv_wc& completion);
   void Deliver(uint16_t slot, uint32_t bytes);
   void Repost(uint16_t slot);
   bool TakeCredits(uint32_t sends, uint32_t reads);
@@ -209,6 +211,9 @@ class QueuePair final : public CmSink {
   void FailUnposted(ibv_send_wr* first);
   void PostReceives();
   void PostSends();
+  // Reads nothing from the host: with the answer, a device that has lost sight
+  // of the first capsule finds both.
+  static void Nudge(void* self);
   void CompletionFailed(const ibv_wc& completion, const char* what);
   void MaybeDrained();
 
@@ -258,6 +263,7 @@ class QueuePair final : public CmSink {
   uint32_t silent_posted_ = 0;
   uint32_t silent_done_ = 0;
   Waiter* drain_waiter_ = nullptr;
+  Timer nudge_timer_{&Nudge, this};
   QueuePairStats stats_;
 };
 

@@ -63,6 +63,9 @@ void QueuePair::OnCompletion(const ibv_wc& completion, const WrTag& tag) {
     case WrKind::kSilent:
       OnSilent(completion, tag.slot);
       break;
+    case WrKind::kNudge:
+      OnNudged(completion);
+      break;
     case WrKind::kNone:
       ++stats_.stale;
       break;
@@ -163,6 +166,36 @@ void QueuePair::SilentDone(uint32_t number) {
   sends_posted_ -= count;
   queue_->ledger.Returned(count);
   ReturnCredits(count, 0);
+}
+
+// It may come before the host has sent anything. MPA wants the host to be
+// first, since it must have switched over; a host that has our reply has.
+void QueuePair::Nudge(void* self) {
+  auto* qp = static_cast<QueuePair*>(self);
+  if (qp->stats_.commands > 0 || !qp->TakeCredits(1, 1)) return;
+  SLUICE_LOG(kDebug) << "no capsule yet, reading nothing to look for it";
+  ++qp->stats_.nudges;
+  qp->engine_->MakeRoom(1);
+  WrTag tag = qp->tag_;
+  tag.kind = WrKind::kNudge;
+  ibv_send_wr* wr =
+      &qp->Append(tag, qp->capsules_.data, 0, qp->capsules_.lkey)->wr;
+  wr->opcode = IBV_WR_RDMA_READ;
+  wr->num_sge = 1;  // siw wants one, of no bytes
+  wr->send_flags = IBV_SEND_SIGNALED;
+}
+
+void QueuePair::OnNudged(const ibv_wc& completion) {
+  if (sends_posted_ == 0) {
+    ++stats_.stale;
+    return;
+  }
+  --sends_posted_;
+  queue_->ledger.Returned(1);
+  ReturnCredits(1, 1);
+  if (completion.status != IBV_WC_SUCCESS) {
+    CompletionFailed(completion, "RDMA READ");
+  }
 }
 
 void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what) {
@@ -485,6 +518,10 @@ void QueuePair::FailUnposted(ibv_send_wr* first) {
     if (tag.kind == WrKind::kSilent) {
       --silent_posted_;
       ReturnCredits(1, 0);
+      continue;
+    }
+    if (tag.kind == WrKind::kNudge) {
+      ReturnCredits(1, 1);
       continue;
     }
     SendOp* op = send_slots_[tag.slot].op;

@@ -12,7 +12,8 @@ enum class WrKind : uint8_t {
   kSend,
   kWrite,
   kRead,
-  kSilent
+  kSilent,  // without a completion of its own
+  kNudge
 };
 
 struct WrTag {

@@ -581,5 +581,72 @@ TEST(QueuePair, GoesOnWithoutInlineData) {
   EXPECT_EQ(t.faults().call_count("create_qp") - calls, 3);
 }
 
+struct NudgeCase {
+  bool siw;
+  bool capsule;  // comes in time
+  uint64_t nudges;
+};
+
+// siw may have lost sight of the first capsule: it is made to look again.
+TEST(QueuePair, NudgesForAFirstCapsuleThatIsLate) {
+  for (const NudgeCase each :
+       {NudgeCase{true, false, 1}, NudgeCase{true, true, 0},
+        NudgeCase{false, false, 0}}) {
+    TransportOptions options;
+    if (each.siw) options.device = FakeDeviceOptions::Siw();
+    Transport t(options);
+    Connection c(&t, SiwConnection());
+    if (each.capsule) {
+      c.host.Send(c.Command(kNothing, 0));
+      ASSERT_TRUE(c.RunUntilAnswered(1));
+    }
+    t.reactor.Advance(absl::Milliseconds(99));
+    t.Settle();
+    EXPECT_EQ(c.qp->stats().nudges, 0U);
+
+    t.reactor.Advance(absl::Seconds(2));
+    t.Settle();
+
+    EXPECT_EQ(c.qp->stats().nudges, each.nudges);
+    EXPECT_EQ(t.fabric.qp_reads_max(c.qp->id()->qp), each.nudges);
+    EXPECT_TRUE(c.qp->up());
+    EXPECT_EQ(c.qp->outstanding(), 16U);
+    c.host.responses.clear();
+    c.host.Send(c.Command(kToHost, 1, 1, 512));
+    EXPECT_TRUE(c.RunUntilAnswered(1));
+    EXPECT_TRUE(c.Close());
+  }
+}
+
+// The connection is lost with the nudge on its way.
+TEST(QueuePair, NudgeThatFailsIsAccountedFor) {
+  TransportOptions options;
+  options.device = FakeDeviceOptions::Siw();
+  Transport t(options);
+  Connection c(&t, SiwConnection());
+  CqLedger* ledger = &c.qp->queue()->ledger;
+  t.faults().HoldSends(FakeSide::kPassive);
+  t.reactor.Advance(absl::Milliseconds(101));
+  t.Settle();
+  ASSERT_EQ(c.qp->outstanding(), 17U);
+
+  t.faults().BreakQp(c.qp->id()->qp);
+  t.Settle();
+
+  EXPECT_FALSE(c.qp->up());
+  EXPECT_EQ(c.qp->outstanding(), 0U);
+  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(ledger->outstanding(), 0U);
+}
+
+TEST(QueuePair, EndsBeforeItsNudge) {
+  TransportOptions options;
+  options.device = FakeDeviceOptions::Siw();
+  Transport t(options);
+  Connection c(&t, SiwConnection());
+  EXPECT_TRUE(c.Close());
+  t.reactor.Advance(absl::Seconds(1));
+}
+
 }  // namespace
 }  // namespace sluice::transport
