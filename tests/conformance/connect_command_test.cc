@@ -243,6 +243,18 @@ TEST_F(ConnectCommand, FirstIoCommandIsNoConnect) {
   Check("", Text(response), {"0x00C|DNR"});
 }
 
+// A host that takes its time; sluiced looks for its capsule meanwhile where a
+// device may have lost it.
+TEST_F(ConnectCommand, Late) {
+  auto queue = RawQueue::Open(host(), RawQueueOptions::Admin());
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  ASSERT_TRUE((*queue)->connection().Connect().established());
+  EXPECT_FALSE((*queue)->connection().WaitEnd(absl::Milliseconds(300)));
+  const auto response = (*queue)->Connect(RawConnect::For(
+      host(), (*queue)->options().request, nvme::kCntlidDynamic));
+  EXPECT_EQ(Text(response), "0x000");
+}
+
 TEST_F(ConnectCommand, IoRight) {
   Check("keyed", TryIo([](RawConnect*) {}), {"0x000"});
   if (limits().in_capsule_bytes < nvme::kConnectDataBytes) return;
