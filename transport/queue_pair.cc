@@ -312,7 +312,7 @@ void QueuePair::Destroy() {
     queue_->ledger.Release(share());
   }
   receives_posted_ = sends_posted_ = 0;
-  silent_done_ = silent_posted_;
+  silent_done_ = silent_vouched_ = silent_posted_;
   if (tag_.kind != WrKind::kNone) engine_->Unregister(tag_);
 }
 

@@ -258,9 +258,11 @@ class QueuePair final : public CmSink {
 
   uint32_t receives_posted_ = 0;  // not yet polled back
   uint32_t sends_posted_ = 0;
-  // Silent work requests, numbered; at most silent_max_ are not done.
+  // Silent work requests, numbered; at most silent_max_ are behind the last one
+  // that will be vouched for.
   uint32_t silent_max_ = 0;
   uint32_t silent_posted_ = 0;
+  uint32_t silent_vouched_ = 0;
   uint32_t silent_done_ = 0;
   Waiter* drain_waiter_ = nullptr;
   Timer nudge_timer_{&Nudge, this};

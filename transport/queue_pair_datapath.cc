@@ -356,7 +356,8 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
 bool QueuePair::CanBeSilent(
     absl::Span<const nvme::KeyedDescriptor> pieces) const {
   if (!pieces.empty() && traits_.sends_by_reference()) return false;
-  return silent() + pieces.size() + 1 <= silent_max_;
+  const uint32_t behind = silent_posted_ - silent_vouched_;
+  return behind + pieces.size() + 1 <= silent_max_;
 }
 
 void QueuePair::RespondSilently(const nvme::Cqe& response,
@@ -414,7 +415,9 @@ ibv_send_wr* QueuePair::AppendSend(SendOp* op, WrKind kind,
   tag.slot = op->slot;
   tag.slot_generation = send_slots_[op->slot].generation;
   ++op->work_requests;
-  op->vouches_for = silent_posted_;
+  if (last && !op->is_read) {
+    op->vouches_for = silent_vouched_ = silent_posted_;
+  }
   ibv_send_wr* wr = &Append(tag, data, bytes, lkey)->wr;
   wr->send_flags = last ? IBV_SEND_SIGNALED : 0;
   return wr;

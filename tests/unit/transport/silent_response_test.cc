@@ -157,6 +157,18 @@ TEST_F(SilentResponse, IsOneOfSixteenAtMost) {
   EXPECT_EQ(c.qp->silent(), 0U);
 }
 
+// While the completion of the one that vouches is awaited, too.
+TEST_F(SilentResponse, IsOneOfSixteenBetweenTwoThatVouch) {
+  t.faults().HoldSends(FakeSide::kPassive);
+  Send(kNothing, kDepth);
+  EXPECT_EQ(c.qp->silent(), kDepth - 1);
+
+  t.faults().ReleaseSends();
+  t.Settle();
+
+  EXPECT_EQ(c.qp->silent(), kDepth - 1 - 16);
+}
+
 // Their numbers wrap at 16 bits, here among those that are flushed.
 TEST_F(SilentResponse, GoesOnForever) {
   Run(17 * 4095 + 8);
