@@ -36,49 +36,49 @@ Task<void> Settle(QueuePair* qp, bool* settled) {
 
 class SilentResponse : public ::testing::Test {
  protected:
-  SilentResponse() : t(lender.options()), c(&t, WithDepth(kDepth)) {
-    c.server.silent = true;
-    c.server.lent = absl::MakeSpan(lender.memory);
-    ledger = &c.qp->queue()->ledger;
+  SilentResponse() : t_(lender_.options()), c_(&t_, WithDepth(kDepth)) {
+    c_.server.silent = true;
+    c_.server.lent = absl::MakeSpan(lender_.memory);
+    ledger_ = &c_.qp->queue()->ledger;
   }
   // Commands without data, each answered before the next is sent.
   void Run(uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
-      c.host.responses.clear();
-      c.host.Send(c.Command(kNothing, NextCid()));
-      ASSERT_TRUE(c.RunUntilAnswered(1));
-      EXPECT_LE(c.qp->silent(), kSilentMax);
+      c_.host.responses.clear();
+      c_.host.Send(c_.Command(kNothing, NextCid()));
+      ASSERT_TRUE(c_.RunUntilAnswered(1));
+      EXPECT_LE(c_.qp->silent(), kSilentMax);
     }
-    c.host.responses.clear();
-    t.Settle();
+    c_.host.responses.clear();
+    t_.Settle();
   }
   // Sent, not waited for.
   void Send(Opcode opcode, int count = 1) {
     for (int i = 0; i < count; ++i) {
-      c.host.Send(c.Command(opcode, NextCid(), opcode == kNothing ? 0 : 1,
-                            opcode == kNothing ? 0 : 512));
+      c_.host.Send(c_.Command(opcode, NextCid(), opcode == kNothing ? 0 : 1,
+                              opcode == kNothing ? 0 : 512));
     }
-    t.Settle();
+    t_.Settle();
   }
   // A response that has a completion.
   void SendLoud() {
-    c.server.silent = false;
+    c_.server.silent = false;
     Send(kNothing);
-    c.server.silent = true;
+    c_.server.silent = true;
   }
   uint16_t NextCid() { return static_cast<uint16_t>(cid_++ % 512); }
   uint64_t completion_count() const {
-    return t.engine->TotalStats().completions;
+    return t_.engine->TotalStats().completions;
   }
   void BreakQp() {
-    t.faults().BreakQp(c.qp->id()->qp);
-    t.Settle();
+    t_.faults().BreakQp(c_.qp->id()->qp);
+    t_.Settle();
   }
 
-  Lender lender;
-  Transport t;
-  Connection c;
-  CqLedger* ledger;
+  Lender lender_;
+  Transport t_;
+  Connection c_;
+  CqLedger* ledger_;
 
  private:
   uint32_t cid_ = 0;
@@ -90,61 +90,61 @@ TEST_F(SilentResponse, HasNoCompletion) {
   Run(10);
 
   EXPECT_EQ(completion_count() - before, 10U);  // the receives
-  EXPECT_EQ(c.server.answered, 10U);
-  EXPECT_EQ(c.qp->silent(), 10U);
-  EXPECT_EQ(c.qp->outstanding(), kDepth + 10);
-  EXPECT_EQ(ledger->outstanding(), kDepth + 10);
-  EXPECT_TRUE(c.Close());
-  EXPECT_EQ(ledger->outstanding(), 0U);
-  EXPECT_EQ(ledger->reserved(), 0U);
+  EXPECT_EQ(c_.server.answered, 10U);
+  EXPECT_EQ(c_.qp->silent(), 10U);
+  EXPECT_EQ(c_.qp->outstanding(), kDepth + 10);
+  EXPECT_EQ(ledger_->outstanding(), kDepth + 10);
+  EXPECT_TRUE(c_.Close());
+  EXPECT_EQ(ledger_->outstanding(), 0U);
+  EXPECT_EQ(ledger_->reserved(), 0U);
 }
 
 TEST_F(SilentResponse, SendsFromMemoryThatStays) {
-  for (size_t i = 0; i < 512; ++i) lender.memory[i] = PatternByte(7, i);
+  for (size_t i = 0; i < 512; ++i) lender_.memory[i] = PatternByte(7, i);
 
-  c.host.Send(c.Command(kToHost, 7, 1, 512));
-  ASSERT_TRUE(c.RunUntilAnswered(1));
+  c_.host.Send(c_.Command(kToHost, 7, 1, 512));
+  ASSERT_TRUE(c_.RunUntilAnswered(1));
 
-  EXPECT_TRUE(c.host.HoldsPattern(7, 512));
-  EXPECT_EQ(c.qp->silent(), 2U);  // the WRITE and the SEND
+  EXPECT_TRUE(c_.host.HoldsPattern(7, 512));
+  EXPECT_EQ(c_.qp->silent(), 2U);  // the WRITE and the SEND
 }
 
 TEST_F(SilentResponse, IsVouchedForByTheNextOfAnotherKind) {
   Run(10);
   SendLoud();
 
-  EXPECT_EQ(c.qp->silent(), 0U);
-  EXPECT_EQ(c.qp->outstanding(), kDepth);
-  EXPECT_EQ(ledger->outstanding(), kDepth);
+  EXPECT_EQ(c_.qp->silent(), 0U);
+  EXPECT_EQ(c_.qp->outstanding(), kDepth);
+  EXPECT_EQ(ledger_->outstanding(), kDepth);
 }
 
 TEST_F(SilentResponse, IsNotVouchedForByAnEarlierOne) {
-  t.faults().HoldSends(FakeSide::kPassive);
+  t_.faults().HoldSends(FakeSide::kPassive);
   SendLoud();
   Send(kNothing, 3);
 
-  t.faults().ReleaseSends();
-  t.Settle();
+  t_.faults().ReleaseSends();
+  t_.Settle();
 
-  EXPECT_EQ(c.qp->silent(), 3U);
-  EXPECT_EQ(c.qp->outstanding(), kDepth + 3);
+  EXPECT_EQ(c_.qp->silent(), 3U);
+  EXPECT_EQ(c_.qp->outstanding(), kDepth + 3);
 }
 
 TEST_F(SilentResponse, IsWaitedForWhenItMustBe) {
   Run(5);
   bool settled = false;
   Scope scope;
-  t.faults().HoldSends(FakeSide::kPassive);
-  scope.Spawn(Settle(c.qp.get(), &settled));
-  t.Settle();
+  t_.faults().HoldSends(FakeSide::kPassive);
+  scope.Spawn(Settle(c_.qp.get(), &settled));
+  t_.Settle();
   EXPECT_FALSE(settled);
 
-  t.faults().ReleaseSends();
-  t.Settle();
+  t_.faults().ReleaseSends();
+  t_.Settle();
 
   EXPECT_TRUE(settled);
-  EXPECT_EQ(c.qp->silent(), 0U);
-  EXPECT_EQ(c.qp->outstanding(), kDepth);
+  EXPECT_EQ(c_.qp->silent(), 0U);
+  EXPECT_EQ(c_.qp->outstanding(), kDepth);
 }
 
 TEST_F(SilentResponse, IsOneOfSixteenAtMost) {
@@ -154,114 +154,114 @@ TEST_F(SilentResponse, IsOneOfSixteenAtMost) {
 
   // 170 receives, and every seventeenth response.
   EXPECT_EQ(completion_count() - before, 170U + 10);
-  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(c_.qp->silent(), 0U);
 }
 
 // While the completion of the one that vouches is awaited, too.
 TEST_F(SilentResponse, IsOneOfSixteenBetweenTwoThatVouch) {
-  t.faults().HoldSends(FakeSide::kPassive);
+  t_.faults().HoldSends(FakeSide::kPassive);
   Send(kNothing, kDepth);
-  EXPECT_EQ(c.qp->silent(), kDepth - 1);
+  EXPECT_EQ(c_.qp->silent(), kDepth - 1);
 
-  t.faults().ReleaseSends();
-  t.Settle();
+  t_.faults().ReleaseSends();
+  t_.Settle();
 
-  EXPECT_EQ(c.qp->silent(), kDepth - 1 - 16);
+  EXPECT_EQ(c_.qp->silent(), kDepth - 1 - 16);
 }
 
 // Their numbers wrap at 16 bits, here among those that are flushed.
 TEST_F(SilentResponse, GoesOnForever) {
   Run(17 * 4095 + 8);
   SendLoud();  // vouches for number 65527
-  t.faults().HoldSends(FakeSide::kPassive);
+  t_.faults().HoldSends(FakeSide::kPassive);
   Send(kNothing, 16);
-  ASSERT_EQ(c.qp->silent(), 16U);
+  ASSERT_EQ(c_.qp->silent(), 16U);
 
   BreakQp();
 
-  EXPECT_EQ(c.qp->silent(), 0U);
-  EXPECT_EQ(c.qp->outstanding(), 0U);
-  EXPECT_EQ(t.fabric.rnr_count(), 0U);
-  EXPECT_EQ(t.fabric.overflow_count(), 0U);
-  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(c_.qp->silent(), 0U);
+  EXPECT_EQ(c_.qp->outstanding(), 0U);
+  EXPECT_EQ(t_.fabric.rnr_count(), 0U);
+  EXPECT_EQ(t_.fabric.overflow_count(), 0U);
+  EXPECT_TRUE(c_.Close());
 }
 
 // The last free context serves one command after the other before the doorbell
 // rings: the responses must not be in it.
 TEST_F(SilentResponse, IsOfItsOwnCommand) {
   std::vector<int> seen(512);
-  t.faults().HoldSends(FakeSide::kPassive);
-  c.server.silent = false;
+  t_.faults().HoldSends(FakeSide::kPassive);
+  c_.server.silent = false;
   Send(kNothing, kDepth);
   Send(kNothing);
-  c.server.hold = true;
+  c_.server.hold = true;
   Send(kNothing, kDepth - 2);
-  ASSERT_EQ(c.server.held.size(), kDepth - 2);
-  c.server.silent = true;
-  c.server.hold = false;
+  ASSERT_EQ(c_.server.held.size(), kDepth - 2);
+  c_.server.silent = true;
+  c_.server.hold = false;
 
   Send(kNothing, 2);
-  EXPECT_EQ(c.qp->silent(), 2U);
-  c.server.ServeHeld();
-  t.faults().ReleaseSends();
+  EXPECT_EQ(c_.qp->silent(), 2U);
+  c_.server.ServeHeld();
+  t_.faults().ReleaseSends();
 
-  ASSERT_TRUE(c.RunUntilAnswered(2 * kDepth + 1));
-  for (const auto& response : c.host.responses) ++seen[response.cqe.cid];
+  ASSERT_TRUE(c_.RunUntilAnswered(2 * kDepth + 1));
+  for (const auto& response : c_.host.responses) ++seen[response.cqe.cid];
   for (uint32_t cid = 0; cid <= 2 * kDepth; ++cid) EXPECT_EQ(seen[cid], 1);
 }
 
 TEST_F(SilentResponse, ThatIsFlushedIsAccountedForOnce) {
-  t.faults().HoldSends(FakeSide::kPassive);
+  t_.faults().HoldSends(FakeSide::kPassive);
   Send(kNothing, 3);
   SendLoud();
   Send(kNothing, 2);
-  ASSERT_EQ(c.qp->silent(), 5U);
+  ASSERT_EQ(c_.qp->silent(), 5U);
 
   BreakQp();
 
-  EXPECT_EQ(c.server.downs, 1);
-  EXPECT_EQ(c.qp->silent(), 0U);
-  EXPECT_EQ(c.qp->outstanding(), 0U);
-  EXPECT_EQ(ledger->outstanding(), 0U);
-  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(c_.server.downs, 1);
+  EXPECT_EQ(c_.qp->silent(), 0U);
+  EXPECT_EQ(c_.qp->outstanding(), 0U);
+  EXPECT_EQ(ledger_->outstanding(), 0U);
+  EXPECT_TRUE(c_.Close());
 }
 
 // Silent or not, what fails completes.
 TEST_F(SilentResponse, ThatFailsBreaksTheQueuePair) {
-  nvme::Sqe sqe = c.Command(kToHost, 1, 1, 512);
+  nvme::Sqe sqe = c_.Command(kToHost, 1, 1, 512);
   ++sqe.cdw12;  // a wrong key
-  c.host.Send(sqe);
-  t.Settle();
+  c_.host.Send(sqe);
+  t_.Settle();
 
-  EXPECT_FALSE(c.qp->up());
-  EXPECT_EQ(c.server.why, "completion with an error");
-  EXPECT_EQ(t.engine->TotalStats().errors, 1U);
-  EXPECT_TRUE(c.Close());
+  EXPECT_FALSE(c_.qp->up());
+  EXPECT_EQ(c_.server.why, "completion with an error");
+  EXPECT_EQ(t_.engine->TotalStats().errors, 1U);
+  EXPECT_TRUE(c_.Close());
 }
 
 // Nobody tells whether what was silent has left: nobody waits for it.
 TEST_F(SilentResponse, DoesNotHoldUpTheEnd) {
   Run(5);
-  c.qp->Break("the test ends");
-  t.Settle();
-  EXPECT_EQ(c.qp->outstanding(), c.qp->silent());
-  EXPECT_TRUE(c.Close());
-  EXPECT_EQ(ledger->outstanding(), 0U);
+  c_.qp->Break("the test ends");
+  t_.Settle();
+  EXPECT_EQ(c_.qp->outstanding(), c_.qp->silent());
+  EXPECT_TRUE(c_.Close());
+  EXPECT_EQ(ledger_->outstanding(), 0U);
 }
 
 TEST_F(SilentResponse, ThatWasNeverPostedIsForgotten) {
   Run(3);
-  c.server.hold = true;
+  c_.server.hold = true;
   Send(kNothing, 2);
-  ASSERT_EQ(c.server.held.size(), 2U);
+  ASSERT_EQ(c_.server.held.size(), 2U);
 
-  c.server.ServeHeld();
-  EXPECT_EQ(c.qp->silent(), 5U);
-  c.qp->Break("before the doorbell");
-  t.Settle();
+  c_.server.ServeHeld();
+  EXPECT_EQ(c_.qp->silent(), 5U);
+  c_.qp->Break("before the doorbell");
+  t_.Settle();
 
-  EXPECT_EQ(c.qp->silent(), 3U);
-  EXPECT_TRUE(c.Close());
+  EXPECT_EQ(c_.qp->silent(), 3U);
+  EXPECT_TRUE(c_.Close());
 }
 
 // A chain of silent ones and others, of which the device takes a part.
@@ -312,8 +312,8 @@ TEST(SilentResponses, LeaveRoomForTheLongest) {
     ASSERT_EQ(c.qp->silent(), 16U);
     c.host.responses.clear();
 
-    for (uint16_t i = 0; i < depths.depth; ++i) {
-      c.host.Send(c.Command(kToHost, i, 16, 64));
+    for (uint32_t i = 0; i < depths.depth; ++i) {
+      c.host.Send(c.Command(kToHost, static_cast<uint16_t>(i), 16, 64));
     }
 
     EXPECT_TRUE(c.RunUntilAnswered(depths.depth)) << depths.depth;
