@@ -20,12 +20,13 @@
 #include <cstring>
 
 extern "C" {
-// NOLINTBEGIN(bugprone-reserved-identifier): glibc's names
+// glibc's names.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
 void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 }
 
 namespace {
