@@ -174,8 +174,8 @@ TEST_P(QueuePairCredits, HeldSendsFillTheSendQueueAndNoMore) {
   Connection c(&t, options);
   t.faults().HoldSends(FakeSide::kPassive);
 
-  for (uint16_t i = 0; i < param.depth; ++i) {
-    c.host.Send(c.Command(kToHost, i, 16, 64));
+  for (uint32_t i = 0; i < param.depth; ++i) {
+    c.host.Send(c.Command(kToHost, static_cast<uint16_t>(i), 16, 64));
   }
   t.Settle();
   EXPECT_LE(c.qp->outstanding(), param.depth * param.factor);
