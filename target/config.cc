@@ -199,8 +199,9 @@ class Reader {
     }
     TargetOptions alone;
     alone.subsystems.push_back(*out);
-    if (out->namespaces.empty())
+    if (out->namespaces.empty()) {
       alone.subsystems[0].namespaces = {SomeNamespace()};
+    }
     const absl::Status status = alone.Validate();
     return status.ok() ? status : At(table.source(), status.message());
   }

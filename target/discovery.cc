@@ -61,8 +61,9 @@ uint16_t PortIdOf(const TargetShared& shared, const ListenAddress& local) {
     if (!Reachable(shared.addresses[i], local.address, &reached)) continue;
     if (reached.port() != local.port()) continue;
     if (transport::AddressText(reached.address) ==
-        transport::AddressText(local.address))
+        transport::AddressText(local.address)) {
       return PortId(i);
+    }
   }
   return 0;
 }

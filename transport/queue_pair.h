@@ -198,7 +198,10 @@ class QueuePair final : public CmSink {
   bool CanBeSilent(absl::Span<const nvme::KeyedDescriptor> pieces) const;
   void RespondSilently(const nvme::Cqe& response,
                        absl::Span<const nvme::KeyedDescriptor> pieces,
-                       Extent source, uint32_t bytes, uint32_t invalidate_key);
+                       Extent source, uint32_t bytes, uint32_t lkey,
+                       uint32_t invalidate_key);
+  // So many work requests, `reads` of them READs, are accounted for.
+  void SendsDone(uint32_t count, uint32_t reads);
   // Those before that number are done.
   void SilentDone(uint32_t number);
   ibv_send_wr* AppendSend(SendOp* op, WrKind kind, const std::byte* data,

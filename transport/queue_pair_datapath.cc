@@ -133,11 +133,8 @@ void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
   const uint32_t returned = tag.last ? op->work_requests : 1;
   SLUICE_CHECK(returned <= op->work_requests);
   if (tag.last && !op->is_read) SilentDone(op->vouches_for);
-  SLUICE_CHECK(returned <= sends_posted_);
   op->work_requests = static_cast<uint16_t>(op->work_requests - returned);
-  sends_posted_ -= returned;
-  queue_->ledger.Returned(returned);
-  ReturnCredits(returned, op->is_read ? returned : 0);
+  SendsDone(returned, op->is_read ? returned : 0);
   if (completion.status != IBV_WC_SUCCESS) {
     op->failed = true;
     CompletionFailed(completion, op->is_read ? "RDMA READ" : "SEND or WRITE");
@@ -161,11 +158,15 @@ void QueuePair::OnSilent(const ibv_wc& completion, uint16_t number) {
 void QueuePair::SilentDone(uint32_t number) {
   const uint32_t count = number - silent_done_;
   if (count > silent()) return;  // a later one has vouched for them
-  SLUICE_CHECK(count <= sends_posted_);
   silent_done_ = number;
+  SendsDone(count, 0);
+}
+
+void QueuePair::SendsDone(uint32_t count, uint32_t reads) {
+  SLUICE_CHECK(count <= sends_posted_);
   sends_posted_ -= count;
   queue_->ledger.Returned(count);
-  ReturnCredits(count, 0);
+  ReturnCredits(count, reads);
 }
 
 // It may come before the host has sent anything. MPA wants the host to be
@@ -190,9 +191,7 @@ void QueuePair::OnNudged(const ibv_wc& completion) {
     ++stats_.stale;
     return;
   }
-  --sends_posted_;
-  queue_->ledger.Returned(1);
-  ReturnCredits(1, 1);
+  SendsDone(1, 1);
   if (completion.status != IBV_WC_SUCCESS) {
     CompletionFailed(completion, "RDMA READ");
   }
@@ -328,7 +327,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
                                                traits_.inline_with_invalidate);
   const auto rest = remote.subspan(first, pieces - first);
   if (may_be_silent && is_inline && CanBeSilent(rest)) {
-    RespondSilently(response, rest, source, bytes, invalidate_key);
+    RespondSilently(response, rest, source, bytes, lkey, invalidate_key);
     co_return true;
   }
   SendOp op(this, /*reads=*/false);
@@ -362,10 +361,9 @@ bool QueuePair::CanBeSilent(
 
 void QueuePair::RespondSilently(const nvme::Cqe& response,
                                 absl::Span<const nvme::KeyedDescriptor> pieces,
-                                Extent source, uint32_t bytes,
+                                Extent source, uint32_t bytes, uint32_t lkey,
                                 uint32_t invalidate_key) {
   engine_->MakeRoom(kRemoteBuffersMax + 1);
-  const uint32_t lkey = bytes > 0 ? memory_->lkey_of(source) : 0;
   uint32_t written = 0;
   for (const nvme::KeyedDescriptor& piece : pieces) {
     const uint32_t length = std::min(bytes - written, piece.length_bytes);

@@ -70,7 +70,7 @@ struct FakeDeviceOptions {
   bool timewait_exit = false;
 
   static FakeDeviceOptions Rxe();
-  // Its vendor id, iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs, no
+  // Its vendor id, iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs,
   // inline data with SENDs and WRITEs alone.
   static FakeDeviceOptions Siw();
 };

@@ -16,9 +16,10 @@ constexpr uint32_t kDepth = 32;
 
 // Memory that a device sends from.
 struct Lender {
-  TransportOptions options(TransportOptions base = {}) {
-    base.local.lent.push_back(absl::MakeSpan(memory));
-    return base;
+  TransportOptions options() {
+    TransportOptions options;
+    options.local.lent.push_back(absl::MakeSpan(memory));
+    return options;
   }
   std::vector<std::byte> memory = std::vector<std::byte>(8192);
 };
@@ -344,7 +345,6 @@ TEST(SilentResponses, OfSiwAreThoseThatCanBe) {
   for (const SiwCase each :
        {SiwCase{kNothing, false, 1}, SiwCase{kNothing, true, 0},
         SiwCase{kToHost, false, 0}}) {
-    Lender lender;
     TransportOptions options;
     options.device = FakeDeviceOptions::Siw();
     Transport t(options);
