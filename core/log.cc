@@ -3,9 +3,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/types/span.h"
 #include "core/clock.h"
 
 namespace sluice {
@@ -56,12 +58,26 @@ absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view name) {
       "log level '", name, "': use debug, info, warning, error or off"));
 }
 
+void LogLine::Append(const absl::AlphaNum& piece) {
+  if (long_text_.empty() && piece.size() <= text_.size() - used_) {
+    std::copy_n(piece.data(), piece.size(), text_.data() + used_);
+    used_ += piece.size();
+    return;
+  }
+  if (long_text_.empty()) long_text_.assign(text_.data(), used_);
+  absl::StrAppend(&long_text_, piece);
+}
+
 LogLine::~LogLine() {
+  const absl::Span<char> text = long_text_.empty()
+                                    ? absl::MakeSpan(text_.data(), used_)
+                                    : absl::MakeSpan(long_text_);
   // Values may be a peer's: no line breaks, no terminal sequences.
-  for (char& c : text_) {
+  for (char& c : text) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
   }
-  Logger().log(ToSpdlog(level_), spdlog::string_view_t(text_));
+  Logger().log(ToSpdlog(level_),
+               spdlog::string_view_t(text.data(), text.size()));
 }
 
 bool LogLimiter::Allow(int64_t now_nanos, uint64_t* left_out) {

@@ -2,10 +2,13 @@
 //   SLUICE_LOG(kInfo) << "queue up" << KV("qid", qid);
 // Lines go to stderr through spdlog. Info: once per connection or change.
 // Warning: a peer or device misbehaved. Error: we lost something. Nothing per
-// command. A LogLimiter bounds what a peer could make us repeat.
+// command. A LogLimiter bounds what a peer could make us repeat. A short line
+// costs no memory, so that a warning from the data path may be written.
 // Thread-safe.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -43,18 +46,25 @@ class LogLine {
 
   template <typename T>
   LogLine& operator<<(const KeyValue<T>& pair) {
-    absl::StrAppend(&text_, " ", pair.key, "=", pair.value);
+    Append(" ");
+    Append(pair.key);
+    Append("=");
+    Append(pair.value);
     return *this;
   }
   template <typename T>
   LogLine& operator<<(const T& value) {
-    absl::StrAppend(&text_, value);
+    Append(value);
     return *this;
   }
 
  private:
-  LogLevel level_;
-  std::string text_;
+  void Append(const absl::AlphaNum& piece);
+
+  const LogLevel level_;
+  size_t used_ = 0;
+  std::array<char, 512> text_{};
+  std::string long_text_;  // all of it, once text_ is too small
 };
 
 // At most one line a second from one place; the next one says how many were

@@ -7,6 +7,7 @@
 
 #include "core/clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/core/news.h"
 
 namespace sluice {
 namespace {
@@ -80,6 +81,32 @@ TEST(Log, ValuesCannotBreakTheLine) {
   const std::string text = capture.Text();
   EXPECT_THAT(text, EndsWith("name=a?b??[2Jc{}%s\n"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+// The safety poll's warning comes from the data path.
+TEST(Log, AShortLineTakesNoMemory) {
+  const std::string device = "rxe0";
+  Capture capture;
+  SLUICE_LOG(kInfo) << "the first line sets up the logger";
+  const uint64_t before = news;
+
+  SLUICE_LOG(kWarning) << "completions without a notification were found by "
+                          "the safety poll"
+                       << KV("device", device) << KV("count", 1'000'000);
+
+  EXPECT_EQ(news, before);
+  EXPECT_THAT(capture.Text(), EndsWith(" device=rxe0 count=1000000\n"));
+}
+
+TEST(Log, ALongLineIsWhole) {
+  for (const size_t length : {400u, 500u, 505u, 512u, 513u, 5000u}) {
+    Capture capture;
+    const std::string name(length, 'n');
+
+    SLUICE_LOG(kWarning) << "long" << KV("name", name) << KV("qid", 3) << "\n";
+
+    EXPECT_THAT(capture.Text(), EndsWith("long name=" + name + " qid=3?\n"));
+  }
 }
 
 TEST(Log, ParsesLevels) {
