@@ -59,11 +59,10 @@ class ThreadSlab {
       ++stats_.oversized;
       return ::operator new(bytes);
     }
-    if (free_[index] == nullptr) Grow(index, 1);
+    if (free_[index] == nullptr) Grow(index);
     FreeFrame* frame = free_[index];
     Unpoison(frame, (index + 1) * kClassBytes);
     free_[index] = frame->next;
-    --free_count_[index];
     return frame;
   }
 
@@ -78,35 +77,24 @@ class ThreadSlab {
     Push(index, memory);
   }
 
-  void Reserve(size_t bytes, size_t count) {
-    const size_t index = (bytes - 1) / kClassBytes;
-    SLUICE_CHECK(index < kClassCount);
-    if (free_count_[index] < count) Grow(index, count - free_count_[index]);
-  }
-
   const FrameSlab::Stats& stats() const { return stats_; }
 
  private:
   void Push(size_t index, void* memory) {
     free_[index] = new (memory) FreeFrame{free_[index]};
     Poison(memory, (index + 1) * kClassBytes);
-    ++free_count_[index];
   }
 
-  void Grow(size_t index, size_t count) {
+  void Grow(size_t index) {
+    char* chunk = static_cast<char*>(::operator new(kChunkBytes));
+    chunks_.push_back(chunk);
+    ++stats_.chunks;
     const size_t frame_bytes = (index + 1) * kClassBytes;
-    while (count > 0) {
-      char* chunk = static_cast<char*>(::operator new(kChunkBytes));
-      chunks_.push_back(chunk);
-      ++stats_.chunks;
-      const size_t frames = kChunkBytes / frame_bytes;
-      for (size_t i = 0; i < frames; ++i) Push(index, chunk + i * frame_bytes);
-      count -= count < frames ? count : frames;
-    }
+    const size_t frames = kChunkBytes / frame_bytes;
+    for (size_t i = 0; i < frames; ++i) Push(index, chunk + i * frame_bytes);
   }
 
   std::array<FreeFrame*, kClassCount> free_{};
-  std::array<size_t, kClassCount> free_count_{};
   std::vector<void*> chunks_;
   FrameSlab::Stats stats_;
 };
@@ -117,9 +105,6 @@ thread_local ThreadSlab slab;
 
 void* FrameSlab::Allocate(size_t bytes) { return slab.Allocate(bytes); }
 void FrameSlab::Free(void* frame, size_t bytes) { slab.Free(frame, bytes); }
-void FrameSlab::Reserve(size_t bytes, size_t count) {
-  slab.Reserve(bytes, count);
-}
 FrameSlab::Stats FrameSlab::ThreadStats() { return slab.stats(); }
 
 }  // namespace sluice

@@ -23,8 +23,6 @@ class FrameSlab {
   static void* Allocate(size_t bytes);
   static void Free(void* frame, size_t bytes);
 
-  // Makes room for `count` frames of up to `bytes` on this thread.
-  static void Reserve(size_t bytes, size_t count);
   static Stats ThreadStats();
 };
 

@@ -2,34 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <vector>
 
 #include "core/task.h"
+#include "tests/unit/core/news.h"
 #include "tests/unit/core/pause.h"
-
-namespace {
-
-thread_local uint64_t news = 0;
-
-}  // namespace
-
-// Not inlined: g++ would take malloc and delete for a mismatch.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++news;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace sluice {
 namespace {
@@ -63,18 +42,6 @@ TEST(FrameSlab, ASteadyStateAllocatesNothing) {
   EXPECT_EQ(news, before);
   EXPECT_EQ(FrameSlab::ThreadStats().chunks, chunks);
   EXPECT_EQ(sum, 200'000);
-}
-
-TEST(FrameSlab, ReservedFramesAllocateNothing) {
-  constexpr size_t kCount = 1000;
-  std::vector<void*> frames(kCount);
-  FrameSlab::Reserve(700, kCount);
-  const uint64_t before = news;
-
-  for (void*& frame : frames) frame = FrameSlab::Allocate(700);
-
-  EXPECT_EQ(news, before);
-  for (void* frame : frames) FrameSlab::Free(frame, 700);
 }
 
 TEST(FrameSlab, FramesDoNotOverlap) {
