@@ -93,6 +93,12 @@ class BlockDevice {
     return offset_bytes <= geometry_.size_bytes &&
            length_bytes <= geometry_.size_bytes - offset_bytes;
   }
+  // kOk when that range may be written.
+  IoResult CheckChange(uint64_t offset_bytes, uint64_t length_bytes) const {
+    if (geometry_.read_only) return IoResult::kReadOnly;
+    if (!InRange(offset_bytes, length_bytes)) return IoResult::kOutOfRange;
+    return IoResult::kOk;
+  }
 
   Geometry geometry_;
 };

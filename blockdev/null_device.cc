@@ -22,13 +22,6 @@ absl::StatusOr<std::unique_ptr<BlockDevice>> NullBacking::Attach(
   return std::unique_ptr<BlockDevice>(new NullDevice(geometry_));
 }
 
-IoResult NullDevice::CheckChange(uint64_t offset_bytes,
-                                 uint64_t length_bytes) const {
-  if (geometry_.read_only) return IoResult::kReadOnly;
-  if (!InRange(offset_bytes, length_bytes)) return IoResult::kOutOfRange;
-  return IoResult::kOk;
-}
-
 Task<IoResult> NullDevice::Read(uint64_t offset_bytes, IoBuffer buffer) {
   if (!InRange(offset_bytes, buffer.length_bytes)) {
     co_return IoResult::kOutOfRange;

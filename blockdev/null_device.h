@@ -32,9 +32,6 @@ class NullDevice final : public BlockDevice {
   Task<IoResult> WriteZeroes(uint64_t offset_bytes, uint64_t length_bytes,
                              bool may_deallocate, bool fua) override;
   Task<IoResult> Discard(uint64_t offset_bytes, uint64_t length_bytes) override;
-
- private:
-  IoResult CheckChange(uint64_t offset_bytes, uint64_t length_bytes) const;
 };
 
 }  // namespace sluice::blockdev

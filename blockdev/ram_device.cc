@@ -93,10 +93,8 @@ Task<IoResult> RamDevice::Read(uint64_t offset_bytes, IoBuffer buffer) {
 }
 
 Task<IoResult> RamDevice::Write(uint64_t offset_bytes, IoBuffer buffer, bool) {
-  if (geometry_.read_only) co_return IoResult::kReadOnly;
-  if (!InRange(offset_bytes, buffer.length_bytes)) {
-    co_return IoResult::kOutOfRange;
-  }
+  const IoResult check = CheckChange(offset_bytes, buffer.length_bytes);
+  if (check != IoResult::kOk) co_return check;
   std::memcpy(memory_ + offset_bytes, buffer.data, buffer.length_bytes);
   co_return IoResult::kOk;
 }
@@ -115,8 +113,8 @@ Task<IoResult> RamDevice::Discard(uint64_t offset_bytes,
 
 Task<IoResult> RamDevice::Clear(uint64_t offset_bytes, uint64_t length_bytes) {
   SLUICE_DCHECK_ON(reactor_);
-  if (geometry_.read_only) co_return IoResult::kReadOnly;
-  if (!InRange(offset_bytes, length_bytes)) co_return IoResult::kOutOfRange;
+  const IoResult check = CheckChange(offset_bytes, length_bytes);
+  if (check != IoResult::kOk) co_return check;
   if (length_bytes <= kRamInlineBytes) {
     ClearMemory(memory_ + offset_bytes, length_bytes, lent_);
     co_return IoResult::kOk;

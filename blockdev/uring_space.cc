@@ -46,8 +46,8 @@ Task<IoResult> UringDevice::WriteZeroes(uint64_t offset_bytes,
                                         uint64_t length_bytes,
                                         bool may_deallocate, bool fua) {
   SLUICE_DCHECK_ON(reactor_);
-  if (geometry_.read_only) co_return IoResult::kReadOnly;
-  if (!InRange(offset_bytes, length_bytes)) co_return IoResult::kOutOfRange;
+  const IoResult check = CheckChange(offset_bytes, length_bytes);
+  if (check != IoResult::kOk) co_return check;
   while (length_bytes > 0) {
     const uint64_t piece_bytes =
         PieceBytes(offset_bytes, length_bytes, kZeroPieceBytes);
@@ -75,8 +75,8 @@ Task<IoResult> UringDevice::WriteZeroes(uint64_t offset_bytes,
 Task<IoResult> UringDevice::Discard(uint64_t offset_bytes,
                                     uint64_t length_bytes) {
   SLUICE_DCHECK_ON(reactor_);
-  if (geometry_.read_only) co_return IoResult::kReadOnly;
-  if (!InRange(offset_bytes, length_bytes)) co_return IoResult::kOutOfRange;
+  const IoResult check = CheckChange(offset_bytes, length_bytes);
+  if (check != IoResult::kOk) co_return check;
   while (length_bytes > 0) {
     const uint64_t piece_bytes =
         PieceBytes(offset_bytes, length_bytes, kDiscardPieceBytes);
