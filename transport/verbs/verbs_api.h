@@ -8,7 +8,7 @@
 // real libraries crash on a context that is not their own. Errors come in
 // three styles, as in the libraries: pointers are null and set errno,
 // ibv_modify_qp and the query functions return the errno, rdma_* return -1 and
-// set errno. ENODEV and ENOSYS mean "no device here".
+// set errno (System() sees to it). ENODEV and ENOSYS mean "no device here".
 //
 // Tables are immutable and live for ever. Thread-safe.
 #pragma once
