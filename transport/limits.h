@@ -12,6 +12,11 @@ inline constexpr int kPollBatch = 32;
 inline constexpr uint32_t kAckBatch = 64;
 // Entries of one CQ at most, whatever the device allows.
 inline constexpr int kCqEntriesMax = 32768;
+// siw maps each queue of a process at an offset of its own, the lowest free
+// one, and its library takes this offset for a failure. The first queue of all
+// is a CQ of ours, which covers it (siw's entries are of 32 bytes).
+inline constexpr size_t kSiwBadMapOffset = 0x90000;
+static_assert(size_t{kCqEntriesMax} * 32 > kSiwBadMapOffset);
 // Work requests that may wait for the doorbell at the end of the tick.
 inline constexpr uint32_t kPostBufferSize = 512;
 // Queue pairs of one reactor (16 bits in a WrTag).
@@ -29,10 +34,9 @@ static_assert(kSilentSendDepthMin > kSilentMax + kRemoteBuffersMax);
 // The send queue of a queue pair: (cq_depth_factor - 1) x depth.
 inline constexpr uint32_t kCqDepthFactorMin = 2;
 inline constexpr uint32_t kCqDepthFactorMax = 4;
-// Completions that the flight recorder keeps per CQ.
 // A first capsule that is later than this may be lost in the device.
 inline constexpr int64_t kNudgeDelayNanos = 100'000'000;
-
+// Completions that the flight recorder keeps per CQ.
 inline constexpr uint32_t kFlightRecords = 4096;
 // Smallest piece of memory handed out, and its alignment (O_DIRECT's).
 inline constexpr size_t kExtentMinBytes = 4096;
