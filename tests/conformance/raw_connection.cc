@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -35,6 +36,23 @@ absl::StatusOr<sockaddr_storage> ParseAddress(const std::string& text,
     return absl::InvalidArgumentError(absl::StrCat("no address: ", text));
   }
   return storage;
+}
+
+// libsiw cannot use the queue that lies at this offset of the process's maps.
+// The first of all becomes a completion queue which covers it, until the
+// process ends (transport/limits.h tells why sluiced needs none).
+constexpr int kCoverEntries = 32768;  // of 32 bytes each: 1 MiB
+
+void CoverBadOffset(const VerbsApi& api, ibv_context* context) {
+  if (&api != &VerbsApi::System()) return;
+  if (context->device->transport_type != IBV_TRANSPORT_IWARP) return;
+  static ibv_context* covered = nullptr;
+  if (covered == context) return;
+  covered = context;
+  if (api.create_cq(context, kCoverEntries, nullptr, nullptr, 0) == nullptr) {
+    std::fprintf(stderr, "no completion queue of %d entries: %s\n",
+                 kCoverEntries, std::strerror(errno));
+  }
 }
 
 int ResolveMs() {
@@ -114,6 +132,7 @@ absl::Status RawConnection::Resolve() {
 }
 
 absl::Status RawConnection::MakeQp() {
+  CoverBadOffset(api_, id_->verbs);
   pd_ = api_.alloc_pd(id_->verbs);
   if (pd_ == nullptr) return CallFailed("ibv_alloc_pd");
   const uint32_t entries = options_.send_count + options_.receive_count + 1;
