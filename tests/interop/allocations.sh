@@ -35,6 +35,18 @@ chmod +x /tmp/counted
 SLUICED=/tmp/counted
 
 count() { od -A n -t u8 -j "$1" -N 8 $counts | tr -d ' '; }
+# From now on the stacks of those who ask for memory are kept.
+tell() { printf '\1' | dd of=$counts bs=1 seek=16 conv=notrunc status=none; }
+# The innermost functions of each stack.
+culprits() {
+  local line
+  while read -r line; do
+    case $line in
+      *sluiced\(+*) line=${line#*+} && addr2line -psfiCe "$LAB_ROOT/build/release/bin/sluiced" "${line%%)*}" ;;
+      *) echo "$line" ;;
+    esac
+  done < $counts.stacks
+}
 
 # load DEVICE COMMANDS FACTOR PROCESSORS : mixed reads and writes, then large
 # ones and flushes, at 32 and 16 in flight times the factor.
@@ -57,11 +69,13 @@ allocations() {
   for ((cpu = 0; cpu < $(nproc); ++cpu)); do load "$device" $((commands / 8)) 4 $cpu || return; done
   before=$(count 0)
   [ "$before" -gt 0 ] || { echo "nothing was counted at all"; return 1; }
+  tell
   load "$device" $commands 1 "0-$(($(nproc) - 1))" || return
   after=$(count 0)
   served=$(grep -o 'issued rwts: total=[0-9,]*' "$OUT/fio.txt" | tr '=,' '  ' | awk '{ sum += $4 + $5 } END { print sum }')
   echo "$kind $export: $((after - before)) allocations by the reactors over $served commands ($before before them)" |
     tee -a "$OUT/figures"
+  [ "$after" = "$before" ] || culprits
   nvme_disconnect $nqn
   stop_sluiced || return
   [ "$served" -ge $commands ] && [ "$after" = "$before" ]

@@ -5,17 +5,23 @@
 // program runs: two native uint64_t, calls by threads named "reactor-…" and by
 // all.
 //
-// Once the third uint64_t of the file is not 0, the next call by a reactor
-// thread aborts: the backtrace of the core names the culprit.
+// While the third uint64_t of the file is not 0, the stack of each call by a
+// reactor thread, up to kStacksMax of them, goes to that file's name with
+// ".stacks" behind it, as backtrace_symbols_fd writes it: addr2line names the
+// culprit.
+#include <execinfo.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -34,11 +40,15 @@ namespace {
 struct Counts {
   std::atomic<uint64_t> reactors{0};
   std::atomic<uint64_t> all{0};
-  std::atomic<uint64_t> trap{0};
+  std::atomic<uint64_t> tell{0};
 };
+
+constexpr int kStacksMax = 32;
 
 Counts unmapped;
 std::atomic<Counts*> counts{&unmapped};
+int stacks_fd = -1;
+std::atomic<int> stacks{0};
 
 __attribute__((constructor)) void Map() {
   const char* const path = getenv("ALLOCATION_COUNTS");
@@ -48,8 +58,24 @@ __attribute__((constructor)) void Map() {
   void* const mapped =
       mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) abort();
-  counts = new (mapped) Counts;
   close(fd);
+  std::array<char, PATH_MAX> stacks_path;
+  snprintf(stacks_path.data(), stacks_path.size(), "%s.stacks", path);
+  stacks_fd = open(stacks_path.data(),
+                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+  if (stacks_fd < 0) abort();
+  // The first call allocates.
+  std::array<void*, 1> frames;
+  backtrace(frames.data(), 1);
+  counts = new (mapped) Counts;
+}
+
+void TellStack() {
+  if (stacks.fetch_add(1, std::memory_order_relaxed) >= kStacksMax) return;
+  std::array<void*, 24> frames;
+  const int depth = backtrace(frames.data(), static_cast<int>(frames.size()));
+  backtrace_symbols_fd(frames.data(), depth, stacks_fd);
+  if (write(stacks_fd, "\n", 1) != 1) abort();
 }
 
 // The name is asked for at each call: a thread gets it after its first ones.
@@ -64,7 +90,7 @@ void Count() {
   to->all.fetch_add(1, std::memory_order_relaxed);
   if (!OnReactor()) return;
   to->reactors.fetch_add(1, std::memory_order_relaxed);
-  if (to->trap.load(std::memory_order_relaxed) != 0) abort();
+  if (to->tell.load(std::memory_order_relaxed) != 0) TellStack();
 }
 
 }  // namespace
