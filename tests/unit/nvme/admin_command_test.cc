@@ -75,7 +75,7 @@ TEST(GetLogPage, ReadsTwentyBytes) {
 }
 
 TEST(GetLogPage, RefusesUnalignedAndIndexOffsets) {
-  for (const uint64_t offset : {1, 2, 3, 1025}) {
+  for (const uint64_t offset : {1u, 2u, 3u, 1025u}) {
     Sqe sqe;
     EncodeGetLogPage({.lid = 0x70, .offset_bytes = offset}, &sqe);
     GetLogPageCommand command;

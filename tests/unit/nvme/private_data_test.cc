@@ -86,7 +86,7 @@ TEST(ConnectRequest, RejectsInTheOrderOfTheTable) {
 
 TEST(ConnectRequest, RejectsShortData) {
   const auto bytes = EncodeConnectRequest(kIoRequest);
-  for (const size_t size : {0, 1, 10, 31}) {
+  for (const size_t size : {0u, 1u, 10u, 31u}) {
     ConnectRequest request;
     EXPECT_EQ(DecodeConnectRequest(absl::MakeConstSpan(bytes).first(size),
                                    kLimits, &request),

@@ -94,7 +94,7 @@ TEST(ControllerStatus, PutsEachFieldInItsBits) {
 
 TEST(PropertyBytes, KnowsTheProperties) {
   EXPECT_EQ(PropertyBytes(0x00), 8u);
-  for (const uint32_t offset : {0x08, 0x14, 0x1C, 0x20, 0x68}) {
+  for (const uint32_t offset : {0x08u, 0x14u, 0x1Cu, 0x20u, 0x68u}) {
     EXPECT_EQ(PropertyBytes(offset), 4u) << offset;
   }
   for (const uint32_t offset : {0x04u, 0x0Cu, 0x15u, 0xFFFFFFFFu}) {

@@ -8,7 +8,6 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 std::vector<FakeDeviceOptions> Iwarp() { return {FakeDeviceOptions::Siw()}; }

@@ -61,7 +61,7 @@ struct AdminCall {
     context.sqe = sqe;
   }
 
-  bool done() const { return task->done(); }
+  bool done() const { return task.has_value() && task->done(); }
   uint32_t dw0() const { return static_cast<uint32_t>(request.result); }
   absl::Span<const std::byte> bytes() const { return memory; }
   uint8_t U8(size_t offset) const { return nvme::Load8(memory, offset); }

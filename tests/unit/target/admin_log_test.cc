@@ -143,7 +143,8 @@ TEST_F(AdminLogTest, NamesTheCommands) {
   const auto call = GetLog(LogId::kEffects, 4096);
 
   ASSERT_EQ(call->status, nvme::kSuccess);
-  for (const size_t opcode : {0x02, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x18, 0x7F}) {
+  for (const size_t opcode :
+       {0x02u, 0x06u, 0x08u, 0x09u, 0x0Au, 0x0Cu, 0x18u, 0x7Fu}) {
     EXPECT_EQ(call->U32(opcode * 4), 1u) << opcode;
   }
   EXPECT_EQ(call->U32(0x80 * 4), 0u);

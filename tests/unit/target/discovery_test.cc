@@ -7,9 +7,7 @@
 namespace sluice::target {
 namespace {
 
-using nvme::AddressFamily;
 using nvme::DiscoveryEntry;
-using nvme::SubsystemType;
 using testing::ElementsAre;
 
 class DiscoveryTest : public testing::Test {
