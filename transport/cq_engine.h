@@ -61,7 +61,7 @@ class CqEngine final : public PollSource {
   // others. The engine's memory; filled in by the caller at once.
   struct PendingSend {
     ibv_send_wr wr;
-    ibv_sge sge;
+    std::array<ibv_sge, 2> sges;  // the second is empty
     std::array<std::byte, nvme::kCqeBytes> response;  // for inline data
   };
   PendingSend* NextSend(QueuePair* qp);

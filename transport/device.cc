@@ -18,11 +18,12 @@ struct Quirk {
   bool private_read_sinks;
   uint32_t signal_writes_from_bytes;
   bool inline_with_invalidate;
+  uint32_t two_sges_up_to_bytes;
   bool loses_first_capsule;
 };
 constexpr Quirk kIwarpQuirks[] = {
     // siw places READ responses by its own bookkeeping; LOCAL_WRITE suffices.
-    {kVendorSiw, false, 4096, false, true},
+    {kVendorSiw, false, 4096, false, 24, true},
 };
 
 }  // namespace
@@ -54,6 +55,7 @@ absl::StatusOr<DeviceTraits> QueryTraits(const VerbsApi& api,
       traits.private_read_sinks = quirk.private_read_sinks;
       traits.signal_writes_from_bytes = quirk.signal_writes_from_bytes;
       traits.inline_with_invalidate = quirk.inline_with_invalidate;
+      traits.two_sges_up_to_bytes = quirk.two_sges_up_to_bytes;
       traits.loses_first_capsule = quirk.loses_first_capsule;
     }
   }

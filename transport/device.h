@@ -34,6 +34,13 @@ struct DeviceTraits {
   // reference).
   uint32_t signal_writes_from_bytes = UINT32_MAX;
 
+  // A SEND or WRITE of at most so many bytes, not inline, goes out as two SGEs,
+  // the second empty. siw copies a shorter one out of the poster's address
+  // space, and does so too when its own thread, which has none, goes on with
+  // the chain (siw_try_1seg and in_syscall, Linux 6.1 and 6.12): the connection
+  // is lost. What comes in more pieces than one it takes by page.
+  uint32_t two_sges_up_to_bytes = 0;
+
   // The first capsule may come before the device looks at the socket, and then
   // lies there until more comes: siw replies to the host before it takes the
   // socket over (siw_accept, Linux 6.1 and 6.12).

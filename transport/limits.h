@@ -34,8 +34,12 @@ static_assert(kSilentSendDepthMin > kSilentMax + kRemoteBuffersMax);
 // The send queue of a queue pair: (cq_depth_factor - 1) x depth.
 inline constexpr uint32_t kCqDepthFactorMin = 2;
 inline constexpr uint32_t kCqDepthFactorMax = 4;
-// A first capsule that is later than this may be lost in the device.
-inline constexpr int64_t kNudgeDelayNanos = 100'000'000;
+// A first capsule that is later than this is taken for lost in the device.
+// Long, since a host makes all its connections before it uses the first, and
+// must not be asked while it sends: siw, its transmitter busy, answers an RDMA
+// READ of nothing with the length of what it last sent (siw_activate_tx leaves
+// sge[0] as it was, Linux 6.1 and 6.12), and loses the connection.
+inline constexpr int64_t kNudgeDelayNanos = 2'000'000'000;
 // Completions that the flight recorder keeps per CQ.
 inline constexpr uint32_t kFlightRecords = 4096;
 // Smallest piece of memory handed out, and its alignment (O_DIRECT's).

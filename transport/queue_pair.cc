@@ -100,7 +100,7 @@ absl::Status QueuePair::MakeQueuePair() {
   attr.sq_sig_all = 0;
   attr.cap.max_send_wr = send_depth();
   attr.cap.max_recv_wr = options_.depth;
-  attr.cap.max_send_sge = 1;
+  attr.cap.max_send_sge = traits_.two_sges_up_to_bytes > 0 ? 2 : 1;
   attr.cap.max_recv_sge = in_capsule_.data != nullptr ? 2 : 1;
   attr.cap.max_inline_data = nvme::kCqeBytes;
   ibv_qp_init_attr request = attr;

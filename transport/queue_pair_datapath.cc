@@ -19,13 +19,23 @@ int PostErrno(int returned) {
   return returned == -1 ? errno : std::abs(returned);
 }
 
-void MakeWrite(ibv_send_wr* wr, const nvme::KeyedDescriptor& piece) {
+// See DeviceTraits::two_sges_up_to_bytes.
+void Widen(ibv_send_wr* wr, const DeviceTraits& traits) {
+  if (wr->num_sge == 1 && wr->sg_list->length <= traits.two_sges_up_to_bytes) {
+    wr->num_sge = 2;
+  }
+}
+
+void MakeWrite(ibv_send_wr* wr, const nvme::KeyedDescriptor& piece,
+               const DeviceTraits& traits) {
   wr->opcode = IBV_WR_RDMA_WRITE;
   wr->wr.rdma.remote_addr = piece.address;
   wr->wr.rdma.rkey = piece.key;
+  Widen(wr, traits);
 }
 
-void MakeResponse(ibv_send_wr* wr, uint32_t invalidate_key, bool is_inline) {
+void MakeResponse(ibv_send_wr* wr, uint32_t invalidate_key, bool is_inline,
+                  const DeviceTraits& traits) {
   wr->opcode = IBV_WR_SEND;
   if (invalidate_key != 0) {
     wr->opcode = IBV_WR_SEND_WITH_INV;
@@ -34,7 +44,11 @@ void MakeResponse(ibv_send_wr* wr, uint32_t invalidate_key, bool is_inline) {
     // look at neither field of a plain SEND's kin but their own.
     wr->wr.rdma.rkey = invalidate_key;
   }
-  if (is_inline) wr->send_flags |= IBV_SEND_INLINE;
+  if (is_inline) {
+    wr->send_flags |= IBV_SEND_INLINE;
+  } else {
+    Widen(wr, traits);
+  }
 }
 
 }  // namespace
@@ -306,7 +320,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
           std::min(bytes - written, remote[first].length_bytes);
       ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
                                    length, lkey, i + 1 == round);
-      MakeWrite(wr, remote[first]);
+      MakeWrite(wr, remote[first], traits_);
       written += length;
     }
     const bool ok = co_await op;
@@ -335,7 +349,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     const uint32_t length = std::min(bytes - written, piece.length_bytes);
     ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
                                  length, lkey, false);
-    MakeWrite(wr, piece);
+    MakeWrite(wr, piece, traits_);
     if (length >= traits_.signal_writes_from_bytes) {
       wr->send_flags |= IBV_SEND_SIGNALED;
     }
@@ -347,7 +361,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
   nvme::WriteCqe(response, absl::MakeSpan(memory, nvme::kCqeBytes));
   ibv_send_wr* wr = AppendSend(&op, WrKind::kSend, memory, nvme::kCqeBytes,
                                capsules_.lkey, true);
-  MakeResponse(wr, invalidate_key, is_inline);
+  MakeResponse(wr, invalidate_key, is_inline, traits_);
   const bool ok = co_await op;
   co_return ok;
 }
@@ -367,15 +381,16 @@ void QueuePair::RespondSilently(const nvme::Cqe& response,
   uint32_t written = 0;
   for (const nvme::KeyedDescriptor& piece : pieces) {
     const uint32_t length = std::min(bytes - written, piece.length_bytes);
-    MakeWrite(&AppendSilent(source.data + written, length, lkey)->wr, piece);
+    MakeWrite(&AppendSilent(source.data + written, length, lkey)->wr, piece,
+              traits_);
     written += length;
   }
   // Inline, and the device takes it when it is posted: until then it is in the
   // engine's memory, since the command's context goes at once.
   CqEngine::PendingSend* pending = AppendSilent(nullptr, nvme::kCqeBytes, 0);
-  pending->sge.addr = reinterpret_cast<uint64_t>(pending->response.data());
+  pending->sges[0].addr = reinterpret_cast<uint64_t>(pending->response.data());
   nvme::WriteCqe(response, absl::MakeSpan(pending->response));
-  MakeResponse(&pending->wr, invalidate_key, /*is_inline=*/true);
+  MakeResponse(&pending->wr, invalidate_key, /*is_inline=*/true, traits_);
 }
 
 // A WRITE of nothing, which needs neither address nor key, vouches for them.
@@ -384,7 +399,7 @@ Task<bool> QueuePair::SettleSilent() {
   const bool granted = co_await credit;
   if (!granted) co_return false;
   SendOp op(this, /*reads=*/false);
-  MakeWrite(AppendSend(&op, WrKind::kWrite, nullptr, 0, 0, true), {});
+  MakeWrite(AppendSend(&op, WrKind::kWrite, nullptr, 0, 0, true), {}, traits_);
   const bool ok = co_await op;
   co_return ok;
 }
@@ -433,11 +448,11 @@ CqEngine::PendingSend* QueuePair::Append(const WrTag& tag,
                                          const std::byte* data, uint32_t bytes,
                                          uint32_t lkey) {
   CqEngine::PendingSend* pending = engine_->NextSend(this);
-  pending->sge = {reinterpret_cast<uint64_t>(data), bytes, lkey};
+  pending->sges = {ibv_sge{reinterpret_cast<uint64_t>(data), bytes, lkey}};
   ibv_send_wr* wr = &pending->wr;
   *wr = ibv_send_wr{};
   wr->wr_id = tag.Pack();
-  wr->sg_list = &pending->sge;
+  wr->sg_list = pending->sges.data();
   wr->num_sge = bytes > 0 ? 1 : 0;
   *send_last_ = wr;
   send_last_ = &wr->next;

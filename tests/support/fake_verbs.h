@@ -53,6 +53,9 @@ struct FakeDeviceOptions {
   int max_qp_init_rd_atom = 128;  // at most 255
   uint32_t max_inline_bytes = 512;
   bool inline_with_invalidate = true;  // else SEND_WITH_INV has none
+  // SENDs and WRITEs of at most so many bytes, not inline, are refused with one
+  // SGE. siw takes them, and now and then loses the connection.
+  uint32_t two_sges_up_to_bytes = 0;
   int comp_vectors = 2;
   bool mem_mgt_extensions = true;  // without it no SEND_WITH_INV
 
@@ -71,7 +74,7 @@ struct FakeDeviceOptions {
 
   static FakeDeviceOptions Rxe();
   // Its vendor id, iWARP, 6 SGEs and 1 for READs, negative errno, exact CQs,
-  // inline data with SENDs and WRITEs alone.
+  // inline data with SENDs and WRITEs alone, short ones in two SGEs.
   static FakeDeviceOptions Siw();
 };
 

@@ -87,6 +87,7 @@ FakeDeviceOptions FakeDeviceOptions::Siw() {
   options.max_sge_rd = 1;
   options.max_inline_bytes = 80;
   options.inline_with_invalidate = false;
+  options.two_sges_up_to_bytes = 24;
   options.comp_vectors = 1;
   options.exact_cqe = true;
   options.negative_post_errno = true;

@@ -30,6 +30,10 @@ int ValidateSend(const Qp& qp, const ibv_send_wr& wr) {
   if (total_bytes > kMessageBytesMax) return EINVAL;
   const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
   if (is_inline && total_bytes > qp.cap.max_inline_data) return EINVAL;
+  if (!is_inline && wr.opcode != IBV_WR_RDMA_READ && wr.num_sge == 1 &&
+      total_bytes <= qp.options().two_sges_up_to_bytes) {
+    return EINVAL;
+  }
   switch (wr.opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:

@@ -241,7 +241,7 @@ TEST(FakeIwarpQp, BadWriteBreaksTheConnectionBadReadIsTold) {
   FakeFabric fabric(Iwarp());
   for (ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     FakePair pair(&fabric);
-    ibv_sge sge = pair.active.Sge(0, 8);
+    ibv_sge sge = pair.active.Sge(0, 32);
     ibv_send_wr wr = {};
     wr.sg_list = &sge;
     wr.num_sge = 1;

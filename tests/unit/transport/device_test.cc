@@ -47,6 +47,7 @@ TEST(Device, Siw) {
   EXPECT_FALSE(traits.private_read_sinks);
   EXPECT_FALSE(traits.inline_with_invalidate);
   EXPECT_EQ(traits.signal_writes_from_bytes, 4096U);
+  EXPECT_EQ(traits.two_sges_up_to_bytes, 24U);
   EXPECT_TRUE(traits.loses_first_capsule);
   EXPECT_EQ(traits.sge_max, 6U);
 }
@@ -57,6 +58,7 @@ TEST(Device, Rnic) {
   EXPECT_TRUE(traits.iwarp);
   EXPECT_TRUE(traits.private_read_sinks);
   EXPECT_EQ(traits.signal_writes_from_bytes, UINT32_MAX);
+  EXPECT_EQ(traits.two_sges_up_to_bytes, 0U);
   EXPECT_FALSE(traits.loses_first_capsule);
 }
 
