@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "core/reactor.h"
 #include "transport/completion_queue.h"
+#include "transport/limits.h"
 #include "transport/memory_domain.h"
 
 namespace sluice::transport {
@@ -21,7 +22,7 @@ class CqEngine;
 
 struct LocalDeviceOptions {
   // Entries of each CQ; the device's and our own limits still hold.
-  uint32_t cq_entries = 32768;
+  uint32_t cq_entries = kCqEntriesMax;
   // CQs of this device on this reactor at most; beyond that: no resources.
   uint32_t cq_count_max = 64;
   // Memory to send from besides the extents, where the device can. It outlives
