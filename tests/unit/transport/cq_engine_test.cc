@@ -60,8 +60,10 @@ TEST(CqEngine, SafetyPollRescuesASwallowedNotification) {
   t.engine->OnTimeout();
   t.reactor.RunReady();
   EXPECT_EQ(c.server.commands, 1U);
+  t.reactor.Advance(absl::Milliseconds(49));
+  t.reactor->Tick();
   EXPECT_EQ(t.engine->TotalStats().rescued, 0U);  // it may only be late
-  t.reactor.Advance(absl::Milliseconds(3));
+  t.reactor.Advance(absl::Milliseconds(2));
   t.reactor->Tick();
 
   EXPECT_GE(t.engine->TotalStats().rescued, 1U);
