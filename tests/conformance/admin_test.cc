@@ -15,19 +15,8 @@ constexpr const char* kField = "0x002|DNR";
 constexpr const char* kNamespace = "0x00B|DNR";
 constexpr const char* kLength = "0x00F|DNR";
 
-class Admin : public Conformance {
+class Admin : public OneController {
  protected:
-  void SetUp() override {
-    Conformance::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    controller_ = Enabled();
-    ASSERT_NE(controller_, nullptr);
-  }
-  void TearDown() override {
-    controller_ = nullptr;
-    Conformance::TearDown();
-  }
-
   std::string Identify(uint8_t cns, uint32_t nsid, uint32_t sgl_bytes = 4096) {
     controller_->data().Fill(0xEE);
     return Text(controller_->Identify({.cns = cns}, nsid, sgl_bytes));
@@ -38,11 +27,6 @@ class Admin : public Conformance {
   std::string Run(const nvme::Sqe& sqe) {
     return Text(controller_->admin().Execute(sqe));
   }
-  static std::string Name(uint8_t number) {
-    return absl::StrCat("0x", absl::Hex(number, absl::kZeroPad2));
-  }
-
-  std::unique_ptr<RawController> controller_;
 };
 
 TEST_F(Admin, IdentifyController) {

@@ -71,6 +71,27 @@ class Conformance : public ::testing::Test {
   std::unique_ptr<TargetUnderTest> own_target_;
 };
 
+// With a controller of the test's own, enabled.
+class OneController : public Conformance {
+ protected:
+  void SetUp() override {
+    Conformance::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    controller_ = Enabled();
+    ASSERT_NE(controller_, nullptr);
+  }
+  void TearDown() override {
+    controller_ = nullptr;
+    Conformance::TearDown();
+  }
+  // Of an identifier, an opcode, a log page: "0x0a".
+  static std::string Name(uint8_t number) {
+    return absl::StrCat("0x", absl::Hex(number, absl::kZeroPad2));
+  }
+
+  std::unique_ptr<RawController> controller_;
+};
+
 // For tests of what an external target was asked for once.
 absl::Status FindExternalTarget();
 

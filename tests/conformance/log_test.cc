@@ -12,18 +12,8 @@ namespace {
 constexpr const char* kGood = "0x000";
 constexpr const char* kField = "0x002|DNR";
 
-class Log : public Conformance {
+class Log : public OneController {
  protected:
-  void SetUp() override {
-    Conformance::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    controller_ = Enabled();
-    ASSERT_NE(controller_, nullptr);
-  }
-  void TearDown() override {
-    controller_ = nullptr;
-    Conformance::TearDown();
-  }
   std::string Get(uint8_t lid, uint32_t bytes, uint64_t offset = 0) {
     controller_->data().Fill(0xEE);
     return Text(controller_->GetLog({.lid = lid,
@@ -35,11 +25,6 @@ class Log : public Conformance {
     const auto data = controller_->data().bytes(0, bytes);
     return Bytes(data.begin(), data.end());
   }
-  static std::string Name(uint8_t lid) {
-    return absl::StrCat("0x", absl::Hex(lid, absl::kZeroPad2));
-  }
-
-  std::unique_ptr<RawController> controller_;
 };
 
 TEST_F(Log, Mandatory) {
