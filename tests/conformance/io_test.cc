@@ -135,6 +135,7 @@ TEST_F(IoCommand, PastTheEnd) {
   }
 }
 
+// R53
 TEST_F(IoCommand, LargestTransferAndOneBlockMore) {
   const uint32_t block = limits().block_bytes;
   const Io io = NewIo(16, size_t{limits().transfer_bytes_max} + block);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # In the guest: sixteen connected idle queues cost at most 0.3 % of a processor,
-# whatever the backend.
+# whatever the backend (R82).
 #
 #   lab run tests/interop/idle.sh [rxe|siw]      LAB_DISK="1G 64M"
 set -euo pipefail

@@ -2,6 +2,7 @@
 # In the guest: 600 I/O queues of depth 128 over two reactors, every one of them
 # full at once; the limit on queues; connects and disconnects by the hundred,
 # after which everything is back where it was. Prints the ledger's figures.
+# R5: what is accepted has its completions' room. R25: no queue pair stays behind.
 #
 #   lab run tests/interop/sizing.sh [rxe|siw]      LAB_MEM=8192
 set -euo pipefail

@@ -173,6 +173,7 @@ TEST(BackingOpen, ReadOnlyFileSystem) {
   rmdir(folder.c_str());
 }
 
+// R64
 TEST(BackingOpen, FollowsSymlinks) {
   TempFile file(kMeg);
   const std::string link = file.path() + ".link";

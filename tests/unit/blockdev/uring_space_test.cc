@@ -1,4 +1,4 @@
-// Zeroing and discarding, and what happens where the calls do not work.
+// Zeroing and discarding, and what happens where the calls do not work (R65).
 #include <gtest/gtest.h>
 
 #include "blockdev/limits.h"

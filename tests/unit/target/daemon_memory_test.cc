@@ -10,6 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// R75
 TEST(LockedMemory, NeedIsTwiceThePoolAndReceives) {
   TargetOptions options;
 

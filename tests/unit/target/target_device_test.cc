@@ -1,4 +1,4 @@
-// RDMA devices that go and come back under a target with two reactors.
+// RDMA devices that go and come back under a target with two reactors (R69).
 #include <gtest/gtest.h>
 #include <sched.h>
 

@@ -104,8 +104,21 @@ TEST(QueuePair, PlainSendWhereTheDeviceCannotInvalidate) {
   EXPECT_EQ(c.host.responses[0].invalidated_key, 0U);
 }
 
-// The receive is back before the response leaves: a host that sends the next
-// command at once, its depth full, never finds the queue without one.
+// R19: where a receive is missing all the same, the host tries for ever.
+TEST(QueuePair, AcceptsWithEndlessRnrRetries) {
+  Transport t;
+  Connection c(&t, {}, /*accept=*/false);
+
+  c.qp->Accept();
+  t.Settle();
+
+  const rdma_cm_event event =
+      TakeEvent(c.host.api, c.host.events, RDMA_CM_EVENT_ESTABLISHED);
+  EXPECT_EQ(event.param.conn.rnr_retry_count, 7);
+}
+
+// R19: the receive is back before the response leaves: a host that sends the
+// next command at once, its depth full, never finds the queue without one.
 TEST(QueuePair, HostWithAFullDepthNeverMeetsRnr) {
   Transport t;
   Connection c(&t);
