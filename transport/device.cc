@@ -11,6 +11,7 @@ namespace {
 
 // Software devices, by the vendor id they report.
 constexpr uint32_t kVendorSiw = 0x626d74;
+constexpr uint32_t kVendorSluice = 0x51c1ce;
 
 // Where a device differs from the rule of its kind.
 struct Quirk {
@@ -24,6 +25,8 @@ struct Quirk {
 constexpr Quirk kIwarpQuirks[] = {
     // siw places READ responses by its own bookkeeping; LOCAL_WRITE suffices.
     {kVendorSiw, false, 4096, false, 24, true},
+    // So does our own provider, which copies or waits for what it sends.
+    {kVendorSluice, false, UINT32_MAX, true, 0, false},
 };
 
 }  // namespace

@@ -81,6 +81,8 @@ struct VerbsApi {
 
   // libibverbs and librdmacm of this machine.
   static const VerbsApi& System();
+  // The provider in this process, over TCP (transport/iwarp).
+  static const VerbsApi& Iwarp();
 };
 
 }  // namespace sluice

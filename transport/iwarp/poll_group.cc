@@ -1,0 +1,236 @@
+#include "transport/iwarp/poll_group.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "transport/iwarp/qp.h"
+
+namespace sluice::iwarp {
+namespace {
+
+// Edges: what was told once is remembered (MarkReady), so that a socket whose
+// data waits for a receive does not keep everybody awake.
+constexpr uint32_t kSocketEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+
+}  // namespace
+
+PollGroup::PollGroup()
+    : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  batch.pins.reserve(kBatchPieces);
+  if (wake_fd_ >= 0) Watch(wake_fd_);
+}
+
+PollGroup::~PollGroup() {
+  SLUICE_CHECK(qps_.empty());
+  if (timer_fd_ >= 0) close(timer_fd_);
+  if (wake_fd_ >= 0) close(wake_fd_);
+  if (epoll_fd_ >= 0) close(epoll_fd_);
+}
+
+bool PollGroup::Watch(int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  return epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void PollGroup::Wake() {
+  if (woken_.exchange(true, std::memory_order_acq_rel)) return;
+  const uint64_t one = 1;
+  const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  SLUICE_CHECK(written == sizeof(one));
+}
+
+// The descriptor first: who wakes us in between writes nothing, and what it has
+// to say is found by the round that now begins.
+void PollGroup::TakeWake() {
+  if (!woken_.load(std::memory_order_acquire)) return;
+  uint64_t count;
+  const ssize_t got = read(wake_fd_, &count, sizeof(count));
+  SLUICE_CHECK(got == sizeof(count));
+  woken_.exchange(false, std::memory_order_acq_rel);
+}
+
+void PollGroup::WakeQp(uint32_t number) {
+  {
+    const std::lock_guard lock(mutex);
+    for (Qp* qp : qps_) {
+      if (qp->qp_num == number) MarkReady(qp);
+    }
+  }
+  Wake();
+}
+
+bool PollGroup::Add(Qp* qp) {
+  epoll_event event = {};
+  event.events = kSocketEvents;
+  event.data.ptr = qp;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, qp->fd, &event) != 0) return false;
+  qps_.push_back(qp);
+  MarkReady(qp);
+  return true;
+}
+
+void PollGroup::Remove(Qp* qp) {
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, qp->fd, nullptr);
+  qps_.erase(std::find(qps_.begin(), qps_.end(), qp));
+  if (qp->linked()) ready_.Remove(qp);
+  if (qp->tx.blocked) --blocked_count;
+  qp->tx.blocked = false;
+  if (!qp->is_posted) return;
+  qp->is_posted = false;
+  posted_.erase(std::find(posted_.begin(), posted_.end(), qp));
+}
+
+void PollGroup::MarkReady(Qp* qp) {
+  if (!qp->linked()) ready_.PushBack(qp);
+}
+
+void PollGroup::MarkPosted(Qp* qp) {
+  if (qp->is_posted) return;
+  qp->is_posted = true;
+  posted_.push_back(qp);
+  has_posted_.store(true, std::memory_order_relaxed);
+}
+
+void PollGroup::SendPosted() {
+  const std::lock_guard lock(mutex);
+  ++serial;
+  SendPostedLocked();
+}
+
+void PollGroup::SendPostedLocked() {
+  if (posted_.empty()) return;
+  has_posted_.store(false, std::memory_order_relaxed);
+  // By index: one that breaks takes itself out.
+  while (!posted_.empty()) {
+    Qp* qp = posted_.back();
+    posted_.pop_back();
+    qp->is_posted = false;
+    Transmit(qp);
+  }
+}
+
+bool PollGroup::Advance(const ibv_comp_channel* collecting_for) {
+  user_serial_.fetch_add(1, std::memory_order_relaxed);
+  return AdvanceLocked(collecting_for);
+}
+
+bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
+  std::vector<Note> told;
+  bool more;
+  {
+    const std::lock_guard lock(mutex);
+    collecting = collecting_for;
+    ++serial;
+    TakeWake();
+    SendPostedLocked();
+    if (deadline_nanos_ != INT64_MAX) CheckDeadlines();
+    // Whether a full socket has room again, only epoll knows.
+    if (qps_.size() <= kDirectSockets && blocked_count == 0) {
+      for (Qp* qp : qps_) MarkReady(qp);
+    } else {
+      CollectReady();
+    }
+    for (int i = 0; i < kServeBatch; ++i) {
+      Qp* qp = ready_.PopFront();
+      if (qp == nullptr) break;
+      Serve(qp);
+    }
+    FailDeadCqs();
+    more = !ready_.empty();
+    collecting = nullptr;
+    if (!notes.empty()) told.swap(notes);
+  }
+  if (!told.empty()) DeliverNotes(told);
+  return more;
+}
+
+void PollGroup::CollectReady() {
+  epoll_event events[kEpollBatch];
+  const int count = epoll_wait(epoll_fd_, events, kEpollBatch, 0);
+  for (int i = 0; i < count; ++i) {
+    Qp* qp = static_cast<Qp*>(events[i].data.ptr);
+    if (qp == nullptr) continue;  // of those that are only waited for
+    if ((events[i].events & EPOLLOUT) != 0 && qp->tx.blocked) {
+      qp->tx.blocked = false;
+      --blocked_count;
+    }
+    constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    if ((events[i].events & kGone) != 0) qp->rx.hung_up = true;
+    MarkReady(qp);
+  }
+}
+
+void PollGroup::Serve(Qp* qp) {
+  const ReceiveResult result = Receive(qp);
+  if (result == ReceiveResult::kGone) return;
+  if (!Transmit(qp)) return;
+  if (result == ReceiveResult::kMore) MarkReady(qp);
+}
+
+void PollGroup::SetDeadline(int64_t nanos) {
+  if (nanos >= deadline_nanos_) return;
+  deadline_nanos_ = nanos;
+  if (timer_fd_ < 0) {
+    timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    // Without it, deadlines are seen by who polls, and by no sleeper.
+    if (timer_fd_ < 0) return;
+    Watch(timer_fd_);
+  }
+  itimerspec when = {};
+  when.it_value.tv_sec = nanos / kNanosPerSecond;
+  when.it_value.tv_nsec = nanos % kNanosPerSecond;
+  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void PollGroup::CheckDeadlines() {
+  const int64_t now = Clock::Real()->NowNanos();
+  if (now < deadline_nanos_) return;
+  deadline_nanos_ = INT64_MAX;
+  uint64_t count;
+  if (timer_fd_ >= 0 && read(timer_fd_, &count, sizeof(count)) < 0) {
+    count = 0;  // read by the last round, or never armed
+  }
+  const std::vector<Qp*> qps = qps_;  // closing takes them out
+  for (Qp* qp : qps) {
+    for (const int64_t deadline :
+         {qp->linger_deadline_nanos, qp->rx.wait_deadline_nanos}) {
+      if (deadline > now) SetDeadline(deadline);
+    }
+    if (qp->linger_deadline_nanos != 0 && qp->linger_deadline_nanos <= now) {
+      CloseStream(qp);
+    } else if (qp->rx.wait_deadline_nanos != 0 &&
+               qp->rx.wait_deadline_nanos <= now) {
+      MarkReady(qp);  // Receive finds that the wait is over
+    }
+  }
+}
+
+void PollGroup::FailDeadCqs() {
+  const uint32_t dead = DeadCqCount().load(std::memory_order_acquire);
+  if (dead == dead_cqs_seen_) return;
+  dead_cqs_seen_ = dead;
+  const std::vector<Qp*> qps = qps_;
+  for (Qp* qp : qps) {
+    bool lost = false;
+    for (ibv_cq* raw : {qp->send_cq, qp->recv_cq}) {
+      Cq* cq = Cq::From(raw);
+      const std::lock_guard lock(cq->lock);
+      lost |= cq->dead;
+    }
+    if (!lost) continue;
+    Failure failure;
+    failure.what = "its completion queue overflowed";
+    failure.async_event = IBV_EVENT_QP_FATAL;
+    Fail(qp, failure);
+  }
+}
+
+}  // namespace sluice::iwarp

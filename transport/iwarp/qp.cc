@@ -1,0 +1,275 @@
+// The life of a queue pair: its stream, its states, its completions and
+// flushes [iwarp §4.1 to §4.4].
+#include "transport/iwarp/qp.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "transport/iwarp/options.h"
+
+namespace sluice::iwarp {
+namespace {
+
+ibv_wc_opcode CompletionOpcode(ibv_wr_opcode opcode) {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_LOCAL_INV:
+      return IBV_WC_LOCAL_INV;
+    default:
+      return IBV_WC_SEND;
+  }
+}
+
+// Payload of a segment at most: what fits one of TCP's, in multiples of 8 so
+// that only the last one of a message needs padding [iwarp §1.7].
+uint32_t SegmentBytes(int fd) {
+  uint32_t ulpdu = GetOptions().ulpdu_bytes;
+  if (ulpdu == 0) {
+    int emss = 0;
+    socklen_t bytes = sizeof(emss);
+    getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &emss, &bytes);
+    ulpdu = Mulpdu(static_cast<uint32_t>(std::max(emss, 0)));
+  }
+  ulpdu = std::clamp(ulpdu, kMulpduMin, kMulpduMax);
+  return (ulpdu - (kUntaggedHeaderBytes - kFpduLengthBytes)) & ~7u;
+}
+
+void TellDisconnected(Qp* qp) {
+  if (qp->disconnect_told || qp->id_serial == 0) return;
+  qp->disconnect_told = true;
+  qp->group->notes.push_back({qp->id_serial, Note::Kind::kDisconnected});
+}
+
+void StartLinger(Qp* qp) {
+  qp->linger_deadline_nanos =
+      Clock::Real()->NowNanos() + absl::ToInt64Nanoseconds(GetOptions().linger);
+  qp->group->SetDeadline(qp->linger_deadline_nanos);
+}
+
+// Unread data would make close() reset the connection, and what we sent last
+// could be lost with it.
+void DrainAndClose(int fd) {
+  std::byte waste[4096];
+  for (int i = 0; i < 256; ++i) {
+    if (recv(fd, waste, sizeof(waste), MSG_DONTWAIT) <= 0) break;
+  }
+  close(fd);
+}
+
+}  // namespace
+
+void ReceiveQueue::Init(uint32_t wanted, uint32_t sges_each) {
+  depth = wanted;
+  sge_max = sges_each;
+  const uint32_t size = std::bit_ceil(std::max(wanted, 1u));
+  mask = size - 1;
+  entries.resize(size);
+  sges.resize(size_t{size} * sges_each);
+}
+
+int ReceiveQueue::Post(const ibv_recv_wr& wr) {
+  if (count() == depth) return ENOMEM;
+  if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > sge_max) {
+    return EINVAL;
+  }
+  const uint32_t place = tail & mask;
+  ibv_sge* copies = &sges[size_t{place} * sge_max];
+  ReceiveEntry& entry = entries[place];
+  entry.wr_id = wr.wr_id;
+  entry.sge_count = static_cast<uint32_t>(wr.num_sge);
+  entry.sges = copies;
+  entry.length_bytes = 0;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    copies[i] = wr.sg_list[i];
+    entry.length_bytes += wr.sg_list[i].length;
+  }
+  ++tail;
+  return 0;
+}
+
+// --- the stream ---
+
+bool AttachStream(Qp* qp, int fd, const StreamOptions& options) {
+  const std::lock_guard lock(qp->group->mutex);
+  if (qp->live != QpState::kIdle || qp->fd >= 0) return false;
+  qp->fd = fd;
+  if (!qp->group->Add(qp)) {
+    qp->fd = -1;
+    return false;
+  }
+  qp->live = QpState::kEstablished;
+  qp->id_serial = options.id_serial;
+  qp->crc = options.crc;
+  qp->ird = options.ird;
+  qp->ord = options.ord;
+  qp->must_listen_first = options.passive;
+  qp->tell_first_fpdu = options.tell_first_fpdu;
+  qp->inbound.Init(std::max(options.ird, 1u));
+  qp->outbound.Init(std::max(options.ord, 1u));
+  qp->tx.segment_bytes = SegmentBytes(fd);
+  SendReadyToReceive(qp, options.send_rtr_write, options.send_rtr_read);
+  qp->group->Wake();
+  return true;
+}
+
+void CloseStream(Qp* qp) {
+  if (qp->fd < 0) return;
+  qp->group->Remove(qp);
+  DrainAndClose(qp->fd);
+  qp->fd = -1;
+  qp->linger_deadline_nanos = 0;
+  qp->rx.wait_deadline_nanos = 0;
+  TellDisconnected(qp);
+  if (qp->live == QpState::kError) return;
+  qp->live = QpState::kError;
+  FlushSends(qp);
+  FlushReceives(qp);
+}
+
+void Disconnect(Qp* qp) {
+  const std::lock_guard lock(qp->group->mutex);
+  if (qp->live != QpState::kEstablished) return;
+  if (!Transmit(qp)) return;
+  qp->live = QpState::kClosing;
+  if (qp->tx.rest.empty()) {
+    shutdown(qp->fd, SHUT_WR);
+  } else {
+    OwnRest(qp);
+  }
+  FlushSends(qp);
+  FlushReceives(qp);
+  StartLinger(qp);
+  qp->group->MarkReady(qp);
+  qp->group->Wake();
+}
+
+void Abort(Qp* qp) {
+  const std::lock_guard lock(qp->group->mutex);
+  Failure failure;
+  failure.what = "the error state was asked for";
+  if (qp->live == QpState::kClosing) return;
+  Fail(qp, failure);
+}
+
+void Fail(Qp* qp, const Failure& failure) {
+  if (qp->live == QpState::kError) return;
+  const bool can_speak = qp->live == QpState::kEstablished;
+  qp->live = QpState::kError;
+  SLUICE_LOG(kDebug) << "queue pair failed" << KV("qp", qp->qp_num)
+                     << KV("why", failure.what);
+  if (qp->fd >= 0 && failure.terminate != nullptr && can_speak) {
+    SendTerminate(qp, *failure.terminate, failure.with_header);
+    shutdown(qp->fd, SHUT_WR);
+    StartLinger(qp);
+    qp->group->MarkReady(qp);
+    TellDisconnected(qp);
+  } else {
+    CloseStream(qp);
+  }
+  FlushSends(qp);
+  FlushReceives(qp);
+  if (failure.async_event >= 0) {
+    PushQpEvent(qp, static_cast<ibv_event_type>(failure.async_event));
+  }
+}
+
+// --- completions ---
+
+void CompleteSend(Qp* qp, const SendEntry& entry, ibv_wc_status status) {
+  ibv_wc wc = {};
+  wc.wr_id = entry.wr_id;
+  wc.status = status;
+  wc.opcode = CompletionOpcode(entry.opcode);
+  wc.byte_len = entry.length_bytes;
+  wc.qp_num = qp->qp_num;
+  AddCompletion(qp->group.get(), Cq::From(qp->send_cq), wc,
+                /*solicited=*/status != IBV_WC_SUCCESS);
+}
+
+void CompleteReceive(Qp* qp, uint64_t wr_id, ibv_wc_status status,
+                     uint32_t bytes, bool solicited, uint32_t invalidated) {
+  ibv_wc wc = {};
+  wc.wr_id = wr_id;
+  wc.status = status;
+  wc.opcode = IBV_WC_RECV;
+  wc.byte_len = bytes;
+  wc.qp_num = qp->qp_num;
+  if (invalidated != 0) {
+    wc.wc_flags = IBV_WC_WITH_INV;
+    wc.invalidated_rkey = invalidated;
+  }
+  AddCompletion(qp->group.get(), Cq::From(qp->recv_cq), wc,
+                solicited || status != IBV_WC_SUCCESS);
+}
+
+void Retire(Qp* qp) {
+  SendQueue& queue = qp->sends;
+  while (queue.head != queue.next) {
+    SendEntry* entry = queue.At(queue.head);
+    if (entry->state == SendState::kSent && entry->opcode != IBV_WR_RDMA_READ &&
+        entry->end <= qp->tx.sent) {
+      entry->state = SendState::kDone;
+    }
+    if (entry->state == SendState::kFailed) {
+      ++queue.head;
+      CompleteSend(qp, *entry, entry->status);
+      Failure failure;
+      failure.what = "a work request could not be sent";
+      failure.async_event = IBV_EVENT_QP_FATAL;
+      Fail(qp, failure);
+      return;
+    }
+    if (entry->state != SendState::kDone) return;
+    if (entry->signalled) CompleteSend(qp, *entry, IBV_WC_SUCCESS);
+    ++queue.head;
+  }
+}
+
+void FlushSends(Qp* qp) {
+  SendQueue& queue = qp->sends;
+  for (; queue.head != queue.tail; ++queue.head) {
+    const SendEntry* entry = queue.At(queue.head);
+    CompleteSend(
+        qp, *entry,
+        entry->status == IBV_WC_SUCCESS ? IBV_WC_WR_FLUSH_ERR : entry->status);
+  }
+  queue.next = queue.head;
+  qp->tx.current = Message::kNone;
+  if (qp->live == QpState::kError) qp->tx.rest = SendRest();
+}
+
+void FlushReceives(Qp* qp) {
+  if (qp->rx.has_receive) {
+    qp->rx.has_receive = false;
+    CompleteReceive(qp, qp->rx.receive.wr_id, IBV_WC_WR_FLUSH_ERR, 0, false, 0);
+  }
+  if (qp->shared_receives != nullptr) {
+    PushQpEvent(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+    return;
+  }
+  ReceiveQueue& queue = qp->receives;
+  for (; queue.head != queue.tail; ++queue.head) {
+    CompleteReceive(qp, queue.Front()->wr_id, IBV_WC_WR_FLUSH_ERR, 0, false, 0);
+  }
+}
+
+void PushQpEvent(Qp* qp, ibv_event_type type) {
+  ibv_async_event event = {};
+  event.element.qp = qp;
+  event.event_type = type;
+  PushAsyncEvent(qp->context, event);
+}
+
+}  // namespace sluice::iwarp

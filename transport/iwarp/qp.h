@@ -1,0 +1,340 @@
+// A queue pair: its send queue, receive queue, the READs in flight each way,
+// and the stream they share. Guarded by its group's mutex but for what never
+// changes.
+//
+// One I/O goes qp_post.cc -> transmit.cc -> (the wire) -> receive.cc. Set-up,
+// states and flushes are in qp.cc.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/intrusive_list.h"
+#include "transport/iwarp/completion.h"
+#include "transport/iwarp/crc32c.h"
+#include "transport/iwarp/device.h"
+#include "transport/iwarp/limits.h"
+#include "transport/iwarp/rdmap.h"
+
+namespace sluice::iwarp {
+
+struct Srq;
+
+// kIdle -> kEstablished when the connection manager hands the stream over ->
+// kClosing when this side disconnects, or kError; kClosing -> kError when the
+// peer has closed, too. kError -> kIdle by ibv_modify_qp(RESET). In kClosing
+// and kError everything posted is flushed.
+enum class QpState : uint8_t { kIdle, kEstablished, kClosing, kError };
+
+// kQueued -> kEncoding (its message is begun) -> kSent (all of it is in the
+// stream) -> kDone; a READ instead waits in kSent for its response. kFailed: it
+// cannot be sent; what is before it completes first.
+enum class SendState : uint8_t { kQueued, kEncoding, kSent, kDone, kFailed };
+
+struct SendEntry {
+  uint64_t wr_id = 0;
+  uint64_t remote_address = 0;
+  uint64_t end = 0;  // kSent: the stream's position behind its message
+  uint32_t key = 0;  // rkey, or what to invalidate
+  uint32_t length_bytes = 0;
+  uint32_t got_bytes = 0;  // READs: of the response
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  SendState state = SendState::kQueued;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  uint8_t sge_count = 0;
+  bool signalled = false;
+  bool solicited = false;
+  bool fenced = false;
+  bool is_inline = false;
+};
+
+// Entries at `head`, …, `tail` - 1 are outstanding, those from `next` on not
+// begun. Numbers count up and are taken modulo the size, a power of two.
+struct SendQueue {
+  std::vector<SendEntry> entries;
+  std::vector<ibv_sge> sges;             // max_send_sge of each
+  std::vector<std::byte> inline_memory;  // max_inline_data of each
+  uint32_t mask = 0;
+  uint32_t depth = 0;  // outstanding at most
+  uint32_t head = 0;
+  uint32_t next = 0;
+  uint32_t tail = 0;
+
+  SendEntry* At(uint32_t number) { return &entries[number & mask]; }
+  uint32_t outstanding() const { return tail - head; }
+};
+
+struct ReceiveEntry {
+  uint64_t wr_id = 0;
+  uint64_t length_bytes = 0;  // of all SGEs
+  uint32_t sge_count = 0;
+  const ibv_sge* sges = nullptr;
+};
+
+struct ReceiveQueue {
+  std::vector<ReceiveEntry> entries;
+  std::vector<ibv_sge> sges;
+  uint32_t mask = 0;
+  uint32_t depth = 0;
+  uint32_t sge_max = 0;
+  uint32_t head = 0;
+  uint32_t tail = 0;
+
+  void Init(uint32_t depth, uint32_t sges_each);
+  // Returns 0, ENOMEM or EINVAL.
+  int Post(const ibv_recv_wr& wr);
+  uint32_t count() const { return tail - head; }
+  ReceiveEntry* Front() { return &entries[head & mask]; }
+};
+
+// A READ of the peer's, on its way to be answered.
+struct InboundRead {
+  uint32_t sink_stag = 0;
+  uint64_t sink_to = 0;
+  uint32_t source_stag = 0;
+  uint64_t source_to = 0;
+  uint32_t bytes = 0;
+  uint32_t offset = 0;  // encoded up to here
+  bool encoded = false;
+  uint64_t end = 0;  // the stream's position behind the response
+};
+
+template <typename T>
+struct Ring {
+  std::vector<T> entries;
+  uint32_t head = 0;
+  uint32_t count = 0;
+
+  void Init(uint32_t size) {
+    entries.assign(size, T{});
+    head = count = 0;
+  }
+  uint32_t size() const { return static_cast<uint32_t>(entries.size()); }
+  bool full() const { return count == size(); }
+  T* At(uint32_t index) { return &entries[(head + index) % size()]; }
+  T* Push() { return At(count++); }
+  void Pop() {
+    head = (head + 1) % size();
+    --count;
+  }
+};
+
+// What a batch left over when the socket was full.
+struct SendRest {
+  std::vector<iovec> pieces;
+  std::vector<uint32_t> keys;  // of the region; 0: in `text`
+  size_t next = 0;
+  std::vector<std::byte> text;
+
+  bool empty() const { return next == pieces.size(); }
+};
+
+enum class Message : uint8_t { kNone, kSend, kResponse };
+
+struct Transmitter {
+  uint64_t queued = 0;  // position in the stream: encoded
+  uint64_t sent = 0;    // and taken by TCP
+  Message current = Message::kNone;
+  uint32_t offset = 0;     // of the current message, encoded so far
+  uint32_t sge_index = 0;  // and where that is in its SGEs
+  uint32_t sge_offset = 0;
+  uint32_t send_msn = 1;
+  uint32_t read_msn = 1;
+  uint32_t responses_encoded = 0;  // at the front of `inbound`
+  int responses_in_row = 0;
+  uint32_t segment_bytes = 0;  // payload of a segment at most
+  bool blocked = false;
+  bool stopped = false;  // a work request that cannot be sent is next
+  SendRest rest;
+};
+
+struct Receiver {
+  enum class Phase : uint8_t {
+    kHeader,
+    kPayload,
+    kTrailer,
+    kWaiting,  // for a receive
+  };
+  Phase phase = Phase::kHeader;
+  SegmentHeader header;
+  std::array<std::byte, kHeaderBytesMax> raw_header;
+  uint32_t payload_left = 0;
+  uint32_t trailer_bytes = 0;
+  Crc32c crc;
+  std::array<std::byte, kHeldMax> held;
+  uint32_t held_bytes = 0;
+  uint32_t placed = 0;  // of the segment's payload
+  // Read from the socket, and behind a SEND that waits for a receive.
+  std::vector<std::byte> backlog;
+  // Sends: the receive that is being filled.
+  bool has_receive = false;
+  ReceiveEntry receive;
+  std::array<ibv_sge, kSgeMax> receive_sges;
+  uint32_t message_bytes = 0;
+  uint32_t sge_index = 0;
+  uint32_t sge_offset = 0;
+  uint32_t send_msn = 1;
+  uint32_t read_msn = 1;
+  std::array<std::byte, kTerminateMax> terminate;
+  bool heard = false;  // an FPDU was complete
+  // The socket told that the peer is done with it: short reads are no end.
+  bool hung_up = false;
+  int64_t wait_deadline_nanos = 0;
+};
+
+struct Qp : ibv_qp, ListNode {
+  static Qp* From(ibv_qp* qp) { return static_cast<Qp*>(qp); }
+
+  // --- never change ---
+  std::shared_ptr<PollGroup> group;
+  MrTable* memory = nullptr;
+  Srq* shared_receives = nullptr;
+  ibv_qp_cap cap = {};
+  bool signal_all = false;
+
+  // --- guarded by group->mutex ---
+  QpState live = QpState::kIdle;  // ibv_qp::state is the user's view
+  bool initialised = false;       // INIT, by ibv_modify_qp
+  int access_flags = 0;
+  uint64_t id_serial = 0;  // of the id to tell; 0: none
+  int fd = -1;
+  bool crc = false;
+  bool must_listen_first = false;  // until the initiator has spoken
+  bool tell_first_fpdu = false;
+  bool disconnect_told = false;
+  int64_t linger_deadline_nanos = 0;  // 0: not closing
+  uint32_t ird = 0;
+  uint32_t ord = 0;
+
+  SendQueue sends;
+  ReceiveQueue receives;
+  Ring<uint32_t> outbound;  // numbers of READs in flight
+  Ring<InboundRead> inbound;
+  Transmitter tx;
+  Receiver rx;
+
+  // When posts come one by one, they wait for each other.
+  uint32_t post_serial = 0;
+  uint32_t posts = 0;           // calls since the last occasion to send
+  uint32_t previous_posts = 0;  // and before that
+  uint64_t posted_bytes = 0;
+  bool is_posted = false;  // on PollGroup::posted_
+
+  // --- guarded by ibv_qp::mutex ---
+  uint32_t delivered_async_events = 0;
+};
+
+// --- qp.cc ---
+
+// What a connection has agreed on.
+struct StreamOptions {
+  bool passive = false;
+  bool crc = false;
+  uint32_t ird = 0;
+  uint32_t ord = 0;
+  bool tell_first_fpdu = false;
+  bool send_rtr_write = false;  // this side must speak first, and with nothing
+  bool send_rtr_read = false;
+  uint64_t id_serial = 0;
+};
+// Hands a connected, non-blocking socket over; bytes behind the start-up
+// frames may be in it, and those of `early` came before. False: it stays the
+// caller's.
+bool AttachStream(Qp* qp, int fd, const StreamOptions& options);
+// This side is done: what was given to TCP still goes, the rest is flushed.
+void Disconnect(Qp* qp);
+// ibv_modify_qp to ERR.
+void Abort(Qp* qp);
+
+// With the mutex held, all below.
+
+// Why a queue pair goes down.
+struct Failure {
+  const char* what = "";
+  const TerminateReason* terminate = nullptr;  // to tell the peer, or null
+  bool with_header = false;                    // of the segment at fault
+  int async_event = -1;                        // ibv_event_type, or none
+};
+// Error state: everything is flushed, the peer told.
+void Fail(Qp* qp, const Failure& failure);
+// The stream ends without a word: the socket is closed.
+void CloseStream(Qp* qp);
+void FlushSends(Qp* qp);
+void FlushReceives(Qp* qp);
+// Emits completions of what is done, in order. May Fail.
+void Retire(Qp* qp);
+void CompleteSend(Qp* qp, const SendEntry& entry, ibv_wc_status status);
+void CompleteReceive(Qp* qp, uint64_t wr_id, ibv_wc_status status,
+                     uint32_t bytes, bool solicited, uint32_t invalidated);
+void PushQpEvent(Qp* qp, ibv_event_type type);
+
+// --- transmit.cc ---
+
+// Sends what may be sent and the socket takes. False: the stream is gone.
+bool Transmit(Qp* qp);
+// A Terminate, where the stream is between two FPDUs.
+void SendTerminate(Qp* qp, const TerminateReason& reason, bool with_header);
+// The first message of an initiator that is to show that it is ready.
+void SendReadyToReceive(Qp* qp, bool write, bool read);
+// The number, in `outbound`, of a READ that no work request asked for.
+inline constexpr uint32_t kRtrRead = UINT32_MAX;
+// What is left of the stream no longer refers to the user's memory.
+bool OwnRest(Qp* qp);
+
+// --- receive.cc ---
+
+enum class ReceiveResult : uint8_t {
+  kDrained,  // the socket has no more
+  kMore,
+  kWaiting,  // for a receive to be posted
+  kGone,     // the stream is over
+};
+ReceiveResult Receive(Qp* qp);
+
+// --- segment.cc ---
+
+enum class SegmentResult : uint8_t {
+  kTaken,
+  kWaiting,  // a SEND, and there is no receive
+  kFailed,   // the queue pair is down
+};
+// rx.header is complete: checks what it asks for and says where its payload
+// goes. Again after kWaiting.
+SegmentResult BeginSegment(Qp* qp);
+// Puts the next bytes of the payload where they belong.
+SegmentResult Place(Qp* qp, const std::byte* from, uint32_t bytes);
+// Where the rest of the payload belongs: at most `pieces_max` pieces of pinned
+// memory, whose pins are added to the group's batch. Returns how many; 0: it is
+// not memory that can be read to.
+int PlacesOf(Qp* qp, iovec* pieces, int pieces_max, uint64_t* bytes);
+// Those bytes are there.
+void Placed(Qp* qp, uint32_t bytes);
+// Payload, padding and checksum were there and right.
+SegmentResult EndSegment(Qp* qp);
+
+// --- srq.cc ---
+
+struct Srq : ibv_srq {
+  static Srq* From(ibv_srq* srq) { return static_cast<Srq*>(srq); }
+  std::mutex lock;
+  // --- guarded by `lock` ---
+  ReceiveQueue receives;
+  uint32_t limit = 0;
+  // Queue pairs that wait for a receive, by number.
+  std::vector<std::pair<std::shared_ptr<PollGroup>, uint32_t>> waiting;
+  int users = 0;
+  uint32_t delivered_async_events = 0;
+};
+// Takes a receive, and copies its SGEs to kSgeMax of them. False: there is
+// none; `qp` is woken when one comes.
+bool TakeShared(Srq* srq, Qp* qp, ReceiveEntry* entry, ibv_sge* sges);
+
+}  // namespace sluice::iwarp

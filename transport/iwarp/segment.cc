@@ -1,0 +1,411 @@
+// A DDP segment that has come in: what it may do, where its payload goes, what
+// follows when it is complete [iwarp §2.3, §3]. Nothing in a header is believed
+// before it is checked against what this side has registered, posted or asked
+// for.
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "transport/iwarp/qp.h"
+
+namespace sluice::iwarp {
+namespace {
+
+// A peer's fault: it is told, and the queue pair is down.
+SegmentResult Refuse(Qp* qp, const char* what, const TerminateReason& reason,
+                     ibv_event_type event) {
+  Failure failure;
+  failure.what = what;
+  failure.terminate = &reason;
+  failure.with_header = true;
+  failure.async_event = event;
+  Fail(qp, failure);
+  return SegmentResult::kFailed;
+}
+
+// --- READ responses ---
+
+// The READ that is answered first; null: an RTR, or none.
+SendEntry* OldestRead(Qp* qp) {
+  if (qp->outbound.count == 0) return nullptr;
+  const uint32_t number = *qp->outbound.At(0);
+  return number == kRtrRead ? nullptr : qp->sends.At(number);
+}
+
+const ibv_sge* SinkOf(Qp* qp) {
+  const uint32_t number = *qp->outbound.At(0);
+  const SendEntry* read = qp->sends.At(number);
+  if (read->sge_count == 0) return nullptr;
+  return &qp->sends
+              .sges[size_t{number & qp->sends.mask} * qp->cap.max_send_sge];
+}
+
+SegmentResult RefuseResponse(Qp* qp, SendEntry* read,
+                             const TerminateReason& reason,
+                             ibv_wc_status status, ibv_event_type event) {
+  if (read != nullptr) read->status = status;
+  return Refuse(qp, "an answer to a READ is not what was asked for", reason,
+                event);
+}
+
+// It must name the sink that was asked for, go on where the last one ended, and
+// end with the request's last byte.
+SegmentResult BeginResponse(Qp* qp) {
+  const SegmentHeader& header = qp->rx.header;
+  const uint32_t bytes = header.payload_bytes();
+  SendEntry* read = OldestRead(qp);
+  if (read == nullptr) {
+    if (qp->outbound.count > 0 && bytes == 0 && header.last) {
+      return SegmentResult::kTaken;
+    }
+    return RefuseResponse(qp, read, kDdpTaggedStag, IBV_WC_BAD_RESP_ERR,
+                          IBV_EVENT_QP_FATAL);
+  }
+  const ibv_sge* sink = SinkOf(qp);
+  const uint32_t stag = sink == nullptr ? 0 : sink->lkey;
+  const uint64_t to = sink == nullptr ? 0 : sink->addr;
+  const uint32_t left = read->length_bytes - read->got_bytes;
+  const bool right = header.stag == stag && header.to == to + read->got_bytes &&
+                     bytes <= left && header.last == (bytes == left);
+  if (!right) {
+    return RefuseResponse(
+        qp, read, header.stag == stag ? kDdpTaggedBounds : kDdpTaggedStag,
+        IBV_WC_BAD_RESP_ERR, IBV_EVENT_QP_FATAL);
+  }
+  if (bytes == 0) return SegmentResult::kTaken;
+  AccessFault fault;
+  Mr* mr = PinRange(qp->memory, qp->pd, stag, header.to, bytes,
+                    IBV_ACCESS_LOCAL_WRITE, &fault);
+  if (mr == nullptr) {
+    return RefuseResponse(qp, read, TaggedReason(fault), IBV_WC_LOC_PROT_ERR,
+                          IBV_EVENT_QP_ACCESS_ERR);
+  }
+  MrTable::Unpin(mr);
+  return SegmentResult::kTaken;
+}
+
+void EndResponse(Qp* qp) {
+  SendEntry* read = OldestRead(qp);
+  if (read != nullptr) read->got_bytes += qp->rx.header.payload_bytes();
+  if (!qp->rx.header.last) return;
+  if (read != nullptr) read->state = SendState::kDone;
+  qp->outbound.Pop();
+  Retire(qp);
+}
+
+// --- WRITEs and READ requests ---
+
+SegmentResult BeginWrite(Qp* qp) {
+  const SegmentHeader& header = qp->rx.header;
+  const uint32_t bytes = header.payload_bytes();
+  if (bytes == 0) return SegmentResult::kTaken;
+  AccessFault fault;
+  Mr* mr = PinRange(qp->memory, qp->pd, header.stag, header.to, bytes,
+                    IBV_ACCESS_REMOTE_WRITE, &fault);
+  if (mr == nullptr) {
+    return Refuse(qp, "a WRITE of the peer's reaches what it may not",
+                  TaggedReason(fault), IBV_EVENT_QP_ACCESS_ERR);
+  }
+  MrTable::Unpin(mr);
+  return SegmentResult::kTaken;
+}
+
+SegmentResult BeginReadRequest(Qp* qp) {
+  const SegmentHeader& header = qp->rx.header;
+  if (header.msn != qp->rx.read_msn) {
+    return Refuse(qp, "a READ request out of order", kDdpMsn,
+                  IBV_EVENT_QP_REQ_ERR);
+  }
+  if (header.mo != 0 || !header.last) {
+    return Refuse(qp, "a READ request in pieces", kDdpOffset,
+                  IBV_EVENT_QP_REQ_ERR);
+  }
+  if (qp->inbound.full()) {
+    return Refuse(qp, "more READ requests than agreed on", kRdmapStreamLost,
+                  IBV_EVENT_QP_REQ_ERR);
+  }
+  if (header.read_bytes == 0) return SegmentResult::kTaken;
+  AccessFault fault;
+  Mr* mr = PinRange(qp->memory, qp->pd, header.source_stag, header.source_to,
+                    header.read_bytes, IBV_ACCESS_REMOTE_READ, &fault);
+  if (mr == nullptr) {
+    return Refuse(qp, "a READ of the peer's reaches what it may not",
+                  ReadReason(fault), IBV_EVENT_QP_ACCESS_ERR);
+  }
+  MrTable::Unpin(mr);
+  return SegmentResult::kTaken;
+}
+
+void EndReadRequest(Qp* qp) {
+  const SegmentHeader& header = qp->rx.header;
+  ++qp->rx.read_msn;
+  InboundRead* read = qp->inbound.Push();
+  *read = InboundRead();
+  read->sink_stag = header.sink_stag;
+  read->sink_to = header.sink_to;
+  read->source_stag = header.source_stag;
+  read->source_to = header.source_to;
+  read->bytes = header.read_bytes;
+}
+
+// --- SENDs ---
+
+SegmentResult RefuseSend(Qp* qp, const char* what,
+                         const TerminateReason& reason, ibv_wc_status status,
+                         ibv_event_type event) {
+  qp->rx.has_receive = false;
+  CompleteReceive(qp, qp->rx.receive.wr_id, status, 0, false, 0);
+  return Refuse(qp, what, reason, event);
+}
+
+// Takes the next receive for the message that begins.
+SegmentResult TakeReceive(Qp* qp) {
+  Receiver& rx = qp->rx;
+  if (qp->shared_receives != nullptr) {
+    if (!TakeShared(qp->shared_receives, qp, &rx.receive,
+                    rx.receive_sges.data())) {
+      return SegmentResult::kWaiting;
+    }
+  } else {
+    ReceiveQueue& queue = qp->receives;
+    if (queue.count() == 0) return SegmentResult::kWaiting;
+    rx.receive = *queue.Front();
+    std::copy_n(rx.receive.sges, rx.receive.sge_count, rx.receive_sges.begin());
+    ++queue.head;
+  }
+  rx.has_receive = true;
+  rx.message_bytes = rx.sge_index = rx.sge_offset = 0;
+  for (uint32_t i = 0; i < rx.receive.sge_count; ++i) {
+    const ibv_sge& sge = rx.receive_sges[i];
+    if (sge.length == 0) continue;
+    AccessFault fault;
+    Mr* mr = PinRange(qp->memory, qp->pd, sge.lkey, sge.addr, sge.length,
+                      IBV_ACCESS_LOCAL_WRITE, &fault);
+    if (mr != nullptr) {
+      MrTable::Unpin(mr);
+      continue;
+    }
+    return RefuseSend(qp, "a receive names memory that it may not", kDdpLocal,
+                      IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_ACCESS_ERR);
+  }
+  return SegmentResult::kTaken;
+}
+
+SegmentResult BeginSend(Qp* qp) {
+  Receiver& rx = qp->rx;
+  if (rx.header.msn != rx.send_msn) {
+    return Refuse(qp, "a SEND out of order", kDdpMsn, IBV_EVENT_QP_REQ_ERR);
+  }
+  if (rx.header.mo != (rx.has_receive ? rx.message_bytes : 0)) {
+    return Refuse(qp, "a SEND with a hole", kDdpOffset, IBV_EVENT_QP_REQ_ERR);
+  }
+  if (!rx.has_receive) {
+    const SegmentResult result = TakeReceive(qp);
+    if (result != SegmentResult::kTaken) return result;
+  }
+  const uint64_t end = uint64_t{rx.message_bytes} + rx.header.payload_bytes();
+  if (end > rx.receive.length_bytes) {
+    return RefuseSend(qp, "a SEND is longer than its receive", kDdpTooLong,
+                      IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR);
+  }
+  return SegmentResult::kTaken;
+}
+
+SegmentResult EndSend(Qp* qp) {
+  Receiver& rx = qp->rx;
+  rx.message_bytes += rx.header.payload_bytes();
+  if (!rx.header.last) return SegmentResult::kTaken;
+  ++rx.send_msn;
+  uint32_t invalidated = 0;
+  if (Invalidates(rx.header.opcode)) {
+    Mr* mr = qp->memory->Pin(rx.header.stag);
+    const bool ours = mr != nullptr && mr->pd == qp->pd;
+    if (mr != nullptr) MrTable::Unpin(mr);
+    if (!ours) {
+      return RefuseSend(qp, "a key to invalidate that is none",
+                        kRdmapInvalidate, IBV_WC_LOC_PROT_ERR,
+                        IBV_EVENT_QP_ACCESS_ERR);
+    }
+    // Before the completion can be seen [iwarp §3.5].
+    qp->memory->Invalidate(mr);
+    invalidated = rx.header.stag;
+  }
+  rx.has_receive = false;
+  CompleteReceive(qp, rx.receive.wr_id, IBV_WC_SUCCESS, rx.message_bytes,
+                  IsSolicited(rx.header.opcode), invalidated);
+  return SegmentResult::kTaken;
+}
+
+// Scatters over the receive's SGEs, calling put(memory, bytes) for each piece.
+template <typename Put>
+bool Scatter(Qp* qp, uint64_t bytes, Put put) {
+  const Receiver& rx = qp->rx;
+  uint32_t index = rx.sge_index;
+  uint32_t offset = rx.sge_offset;
+  while (bytes > 0) {
+    const ibv_sge& sge = rx.receive_sges[index];
+    const uint64_t piece = std::min<uint64_t>(bytes, sge.length - offset);
+    if (piece > 0) {
+      AccessFault fault;
+      Mr* mr = PinRange(qp->memory, qp->pd, sge.lkey, sge.addr + offset, piece,
+                        IBV_ACCESS_LOCAL_WRITE, &fault);
+      if (mr == nullptr) return false;
+      if (!put(mr, mr->At(sge.addr + offset), piece)) return true;
+    }
+    bytes -= piece;
+    ++index;
+    offset = 0;
+  }
+  return true;
+}
+
+void AdvanceReceive(Receiver* rx, uint64_t bytes) {
+  while (bytes > 0) {
+    const ibv_sge& sge = rx->receive_sges[rx->sge_index];
+    const uint64_t piece =
+        std::min<uint64_t>(bytes, sge.length - rx->sge_offset);
+    rx->sge_offset += static_cast<uint32_t>(piece);
+    bytes -= piece;
+    if (rx->sge_offset < sge.length) continue;
+    ++rx->sge_index;
+    rx->sge_offset = 0;
+  }
+}
+
+// --- Terminate ---
+
+// Only READs wait for the peer: the oldest is the one that it refused, if it
+// refused any [iwarp §4.4].
+SegmentResult EndTerminate(Qp* qp) {
+  const TerminateReason reason = ReadTerminate(qp->rx.terminate.data());
+  SLUICE_LOG(kInfo) << "the peer ended the stream" << KV("qp", qp->qp_num)
+                    << KV("layer", static_cast<int>(reason.layer))
+                    << KV("type", static_cast<int>(reason.type))
+                    << KV("code", static_cast<int>(reason.code));
+  SendEntry* read = OldestRead(qp);
+  if (read != nullptr) {
+    const bool access = reason.type == 1 && reason.layer != Layer::kMpa;
+    read->status = access ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
+  }
+  Failure failure;
+  failure.what = "the peer sent a Terminate";
+  failure.async_event = IBV_EVENT_QP_FATAL;
+  Fail(qp, failure);
+  return SegmentResult::kFailed;
+}
+
+// The tagged region, pinned.
+Mr* PinTagged(Qp* qp, uint64_t address, uint64_t bytes) {
+  const int access = qp->rx.header.opcode == Opcode::kWrite
+                         ? IBV_ACCESS_REMOTE_WRITE
+                         : IBV_ACCESS_LOCAL_WRITE;
+  AccessFault fault;
+  return PinRange(qp->memory, qp->pd, qp->rx.header.stag, address, bytes,
+                  access, &fault);
+}
+
+}  // namespace
+
+SegmentResult BeginSegment(Qp* qp) {
+  switch (qp->rx.header.opcode) {
+    case Opcode::kWrite:
+      return BeginWrite(qp);
+    case Opcode::kReadRequest:
+      return BeginReadRequest(qp);
+    case Opcode::kReadResponse:
+      return BeginResponse(qp);
+    case Opcode::kSend:
+    case Opcode::kSendInvalidate:
+    case Opcode::kSendSolicited:
+    case Opcode::kSendSolicitedInvalidate:
+      return BeginSend(qp);
+    case Opcode::kTerminate:
+      return SegmentResult::kTaken;
+  }
+  return SegmentResult::kFailed;
+}
+
+SegmentResult Place(Qp* qp, const std::byte* from, uint32_t bytes) {
+  Receiver& rx = qp->rx;
+  bool placed = true;
+  if (IsTagged(rx.header.opcode)) {
+    const uint64_t address = rx.header.to + rx.placed;
+    Mr* mr = PinTagged(qp, address, bytes);
+    placed = mr != nullptr;
+    if (placed) {
+      std::memcpy(mr->At(address), from, bytes);
+      MrTable::Unpin(mr);
+    }
+  } else if (IsSend(rx.header.opcode)) {
+    placed = Scatter(qp, bytes, [&from](Mr* mr, std::byte* to, uint64_t piece) {
+      std::memcpy(to, from, piece);
+      MrTable::Unpin(mr);
+      from += piece;
+      return true;
+    });
+  } else if (rx.placed < rx.terminate.size()) {
+    const uint32_t room =
+        static_cast<uint32_t>(rx.terminate.size()) - rx.placed;
+    std::memcpy(rx.terminate.data() + rx.placed, from, std::min(room, bytes));
+  }
+  if (!placed) {
+    return Refuse(qp, "memory went while it was written to", kDdpTaggedStag,
+                  IBV_EVENT_QP_ACCESS_ERR);
+  }
+  Placed(qp, bytes);
+  return SegmentResult::kTaken;
+}
+
+int PlacesOf(Qp* qp, iovec* pieces, int pieces_max, uint64_t* bytes) {
+  const Receiver& rx = qp->rx;
+  std::vector<Mr*>& pins = qp->group->batch.pins;
+  *bytes = 0;
+  if (IsTagged(rx.header.opcode)) {
+    const uint64_t address = rx.header.to + rx.placed;
+    Mr* mr = PinTagged(qp, address, rx.payload_left);
+    if (mr == nullptr) return 0;  // Place will say so
+    pins.push_back(mr);
+    pieces[0] = {mr->At(address), rx.payload_left};
+    *bytes = rx.payload_left;
+    return 1;
+  }
+  if (!IsSend(rx.header.opcode)) return 0;
+  int count = 0;
+  Scatter(qp, rx.payload_left, [&](Mr* mr, std::byte* to, uint64_t piece) {
+    pins.push_back(mr);
+    pieces[count++] = {to, piece};
+    *bytes += piece;
+    return count < pieces_max;
+  });
+  return count;
+}
+
+void Placed(Qp* qp, uint32_t bytes) {
+  qp->rx.placed += bytes;
+  if (IsSend(qp->rx.header.opcode)) AdvanceReceive(&qp->rx, bytes);
+}
+
+SegmentResult EndSegment(Qp* qp) {
+  switch (qp->rx.header.opcode) {
+    case Opcode::kWrite:
+      break;
+    case Opcode::kReadRequest:
+      EndReadRequest(qp);
+      break;
+    case Opcode::kReadResponse:
+      EndResponse(qp);
+      break;
+    case Opcode::kSend:
+    case Opcode::kSendInvalidate:
+    case Opcode::kSendSolicited:
+    case Opcode::kSendSolicitedInvalidate:
+      return EndSend(qp);
+    case Opcode::kTerminate:
+      return EndTerminate(qp);
+  }
+  return qp->live == QpState::kEstablished ? SegmentResult::kTaken
+                                           : SegmentResult::kFailed;
+}
+
+}  // namespace sluice::iwarp

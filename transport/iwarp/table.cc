@@ -1,0 +1,98 @@
+// VerbsApi::Iwarp(): the provider's functions, each behind a guard that makes
+// it fail when a fault says so.
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <type_traits>
+
+#include "transport/iwarp/calls.h"
+#include "transport/iwarp/faults.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice {
+namespace iwarp {
+namespace {
+
+// A string literal as a template argument.
+template <size_t kSize>
+struct Name {
+  consteval Name(const char (&literal)[kSize]) {  // NOLINT: implicit by design
+    std::copy_n(literal, kSize, text);
+  }
+  char text[kSize];
+};
+
+template <Name kName, bool kReturnsErrno, auto kCall>
+struct Guard;
+
+template <Name kName, bool kReturnsErrno, typename Result, typename... Args,
+          Result (*kCall)(Args...)>
+struct Guard<kName, kReturnsErrno, kCall> {
+  static Result Call(Args... args) {
+    const int error = Faults::Get().CallError(kName.text);
+    if (error == 0) return kCall(args...);
+    if constexpr (kReturnsErrno) return error;
+    errno = error;
+    if constexpr (std::is_pointer_v<Result>) {
+      return nullptr;
+    } else {
+      return -1;
+    }
+  }
+};
+
+template <Name kName, auto kCall>
+constexpr auto kReturns = &Guard<kName, true, kCall>::Call;
+template <Name kName, auto kCall>
+constexpr auto kSets = &Guard<kName, false, kCall>::Call;
+
+constexpr VerbsApi kTable = {
+    .name = "iwarp",
+    .get_device_list = &GetDeviceList,
+    .free_device_list = &FreeDeviceList,
+    .get_device_name = &GetDeviceName,
+    .query_device = kReturns<"query_device", &QueryDevice>,
+    .query_port = kReturns<"query_port", &QueryPort>,
+    .get_async_event = &GetAsyncEvent,
+    .ack_async_event = &AckAsyncEvent,
+    .alloc_pd = kSets<"alloc_pd", &AllocPd>,
+    .dealloc_pd = &DeallocPd,
+    .reg_mr = kSets<"reg_mr", &RegMr>,
+    .dereg_mr = &DeregMr,
+    .create_comp_channel = kSets<"create_comp_channel", &CreateCompChannel>,
+    .destroy_comp_channel = &DestroyCompChannel,
+    .create_cq = kSets<"create_cq", &CreateCq>,
+    .destroy_cq = &DestroyCq,
+    .get_cq_event = &GetCqEvent,
+    .ack_cq_events = &AckCqEvents,
+    .modify_qp = kReturns<"modify_qp", &ModifyQp>,
+    .query_qp = kReturns<"query_qp", &QueryQp>,
+    .create_event_channel = kSets<"create_event_channel", &CreateEventChannel>,
+    .destroy_event_channel = &DestroyEventChannel,
+    .get_cm_event = &GetCmEvent,
+    .ack_cm_event = &AckCmEvent,
+    .create_id = kSets<"create_id", &CreateId>,
+    .destroy_id = &DestroyId,
+    .set_option = kSets<"set_option", &SetOption>,
+    .bind_addr = kSets<"bind_addr", &BindAddr>,
+    .resolve_addr = kSets<"resolve_addr", &ResolveAddr>,
+    .resolve_route = kSets<"resolve_route", &ResolveRoute>,
+    .create_qp = kSets<"create_qp", &CmCreateQp>,
+    .destroy_qp = &CmDestroyQp,
+    .connect = kSets<"connect", &Connect>,
+    .listen = kSets<"listen", &Listen>,
+    .accept = kSets<"accept", &Accept>,
+    .reject = kSets<"reject", &Reject>,
+    .disconnect = kSets<"disconnect", &CmDisconnect>,
+    .migrate_id = kSets<"migrate_id", &MigrateId>,
+    .get_src_port = &GetSrcPort,
+    .get_devices = kSets<"get_devices", &GetDevices>,
+    .free_devices = &FreeDevices,
+};
+
+}  // namespace
+}  // namespace iwarp
+
+const VerbsApi& VerbsApi::Iwarp() { return iwarp::kTable; }
+
+}  // namespace sluice
