@@ -29,9 +29,11 @@ const Difference* FindDifference(Peer peer, const std::string& test,
 
 absl::Status FindExternalTarget() {
   const SuiteFlags& flags = Flags();
-  SLUICE_ASSIGN_OR_RETURN(
-      External(),
-      ExternalTarget::Find(flags.peer, flags.address, flags.port, flags.nqn));
+  const VerbsApi& api =
+      flags.provider == "iwarp" ? VerbsApi::Iwarp() : VerbsApi::System();
+  SLUICE_ASSIGN_OR_RETURN(External(),
+                          ExternalTarget::Find(api, flags.peer, flags.address,
+                                               flags.port, flags.nqn));
   return absl::OkStatus();
 }
 
@@ -45,7 +47,9 @@ void Conformance::SetUp() {
     target_ = External().get();
     return;
   }
-  auto started = StartInProcessTarget();
+  auto started = Flags().provider == "in-process-iwarp"
+                     ? StartInProcessIwarpTarget()
+                     : StartInProcessTarget();
   ASSERT_TRUE(started.ok()) << started.status();
   own_target_ = *std::move(started);
   target_ = own_target_.get();

@@ -1,6 +1,6 @@
-// The target in this process, over the fake provider: a fabric, a Target and
-// its reactors for each test. RAM-backed, so that data comes back; a second
-// namespace drops what it gets.
+// The target in this process: a Target and its reactors for each test, over the
+// fake provider with a fabric of its own, or over iWARP. RAM-backed, so that
+// data comes back; a second namespace drops what it gets.
 #include <utility>
 
 #include "core/check.h"
@@ -44,6 +44,22 @@ class InProcessTarget final : public TargetUnderTest {
   std::unique_ptr<target::Target> target_;
 };
 
+class InProcessIwarpTarget final : public TargetUnderTest {
+ public:
+  InProcessIwarpTarget(RawHost host, std::unique_ptr<target::Target> target)
+      : TargetUnderTest(Peer::kSluice, std::move(host)),
+        target_(std::move(target)) {}
+  ~InProcessIwarpTarget() override { SLUICE_CHECK(target_->Stop()); }
+
+  absl::Status Learn() {
+    SLUICE_ASSIGN_OR_RETURN(limits_, LearnLimits(host_));
+    return absl::OkStatus();
+  }
+
+ private:
+  std::unique_ptr<target::Target> target_;
+};
+
 target::TargetOptions Options() {
   target::SubsystemOptions subsystem;
   subsystem.nqn = kNqn;
@@ -69,6 +85,16 @@ absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessTarget() {
   RawHost host = MakeHost(fabric->api(), "127.0.0.1", port, kNqn);
   auto target = std::make_unique<InProcessTarget>(
       std::move(host), std::move(fabric), std::move(running));
+  SLUICE_RETURN_IF_ERROR(target->Learn());
+  return std::unique_ptr<TargetUnderTest>(std::move(target));
+}
+
+absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessIwarpTarget() {
+  const VerbsApi& api = VerbsApi::Iwarp();
+  SLUICE_ASSIGN_OR_RETURN(auto running, target::Target::Start(Options(), api));
+  const uint16_t port = running->addresses().front().port();
+  auto target = std::make_unique<InProcessIwarpTarget>(
+      MakeHost(api, "127.0.0.1", port, kNqn), std::move(running));
   SLUICE_RETURN_IF_ERROR(target->Learn());
   return std::unique_ptr<TargetUnderTest>(std::move(target));
 }

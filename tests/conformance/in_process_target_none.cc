@@ -7,4 +7,8 @@ absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessTarget() {
   return absl::UnimplementedError("this build has no target in process");
 }
 
+absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessIwarpTarget() {
+  return StartInProcessTarget();
+}
+
 }  // namespace sluice::conformance

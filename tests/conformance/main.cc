@@ -1,7 +1,8 @@
 // conformance_test: the raw protocol suite, against a target in this process
-// (default) or an external one:
+// (in-process, the default, or in-process-iwarp), or an external one reached by
+// the system's verbs or by our iWARP provider:
 //
-//   conformance_test --provider system --address 10.9.0.1 --port 4420
+//   conformance_test --provider system|iwarp --address 10.9.0.1 --port 4420
 //                    --nqn NQN --peer sluice|nvmet [--results FILE]
 //                    [--slow FACTOR] [--storm N] [--sizing [--queues N]
 //                    [--depth N] [--rounds N] [--max-queues N] [--cycles N]]
@@ -68,7 +69,8 @@ void RaiseLimits() {
 void Describe(CLI::App* app, std::string* peer) {
   SuiteFlags& flags = Flags();
   app->add_option("--provider", flags.provider)
-      ->check(CLI::IsMember({"in-process", "system"}));
+      ->check(
+          CLI::IsMember({"in-process", "in-process-iwarp", "system", "iwarp"}));
   app->add_option("--address", flags.address);
   app->add_option("--port", flags.port);
   app->add_option("--nqn", flags.nqn);
@@ -96,7 +98,7 @@ int Run(int argc, char** argv) {
   RaiseLimits();
 
   const bool lists_only = GTEST_FLAG_GET(list_tests);
-  if (flags.provider == "system" && !lists_only) {
+  if (flags.external() && !lists_only) {
     const absl::Status found = FindExternalTarget();
     if (!found.ok()) {
       std::fprintf(stderr, "conformance_test: no target at %s:%d %s: %s\n",

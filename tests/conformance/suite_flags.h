@@ -9,7 +9,8 @@
 namespace sluice::conformance {
 
 struct SuiteFlags {
-  std::string provider = "in-process";  // or "system": an external target
+  // "in-process", "in-process-iwarp"; "system", "iwarp": an external target.
+  std::string provider = "in-process";
   std::string address = "127.0.0.1";
   uint16_t port = 4420;
   std::string nqn;
@@ -26,6 +27,8 @@ struct SuiteFlags {
   uint32_t cycle_count = 1000;  // of Sizing.Cycles
   // The target's --max-queues; 0: it has none, and Sizing.BeyondTheLimit skips.
   uint32_t max_queues = 0;
+
+  bool external() const { return provider == "system" || provider == "iwarp"; }
 };
 
 SuiteFlags& Flags();

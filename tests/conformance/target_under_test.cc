@@ -83,10 +83,10 @@ RawHost TargetUnderTest::discovery_host() const {
 }
 
 absl::StatusOr<std::unique_ptr<ExternalTarget>> ExternalTarget::Find(
-    Peer peer, const std::string& address, uint16_t port,
+    const VerbsApi& api, Peer peer, const std::string& address, uint16_t port,
     const std::string& nqn) {
-  std::unique_ptr<ExternalTarget> target(new ExternalTarget(
-      peer, MakeHost(VerbsApi::System(), address, port, nqn)));
+  std::unique_ptr<ExternalTarget> target(
+      new ExternalTarget(peer, MakeHost(api, address, port, nqn)));
   SLUICE_ASSIGN_OR_RETURN(target->limits_, LearnLimits(target->host_));
   return target;
 }

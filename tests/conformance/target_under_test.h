@@ -1,6 +1,7 @@
 // The target that the suite talks to: where it is and what it offers. One is
-// external, reached through the system's verbs; the other runs in this process
-// over the fake provider. Owned by the fixture.
+// external, reached through the system's verbs or our iWARP provider; the other
+// runs in this process, over the fake provider or over iWARP on loopback. Owned
+// by the fixture.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +72,7 @@ class TargetUnderTest {
 class ExternalTarget final : public TargetUnderTest {
  public:
   static absl::StatusOr<std::unique_ptr<ExternalTarget>> Find(
-      Peer peer, const std::string& address, uint16_t port,
+      const VerbsApi& api, Peer peer, const std::string& address, uint16_t port,
       const std::string& nqn);
 
  private:
@@ -83,8 +84,9 @@ RawHost MakeHost(const VerbsApi& api, const std::string& address, uint16_t port,
                  const std::string& nqn);
 
 // Starts a target in this process over a fabric of its own, which goes when
-// the target goes and CHECKs that nothing leaked. kUnimplemented when this
-// build has none.
+// the target goes and CHECKs that nothing leaked; or over the iWARP provider.
+// kUnimplemented when this build has none.
 absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessTarget();
+absl::StatusOr<std::unique_ptr<TargetUnderTest>> StartInProcessIwarpTarget();
 
 }  // namespace sluice::conformance
