@@ -56,6 +56,20 @@ constexpr Key<SubsystemOptions> kSubsystemKeys[] = {
 constexpr Key<TargetOptions> kTargetKeys[] = {
     {"listen", [](const toml::node& n,
                   TargetOptions* o) { return ReadStrings(n, &o->listen); }},
+    {"provider",
+     [](const toml::node& n, TargetOptions* o) {
+       std::string text;
+       SLUICE_RETURN_IF_ERROR(ReadString(n, &text));
+       SLUICE_ASSIGN_OR_RETURN(o->provider, ParseProvider(text));
+       return absl::OkStatus();
+     }},
+    {"iwarp-crc",
+     [](const toml::node& n, TargetOptions* o) {
+       std::string text;
+       SLUICE_RETURN_IF_ERROR(ReadString(n, &text));
+       SLUICE_ASSIGN_OR_RETURN(o->iwarp_crc, ParseIwarpCrc(text));
+       return absl::OkStatus();
+     }},
     {"cores", [](const toml::node& n,
                  TargetOptions* o) { return ReadCores(n, &o->cores); }},
     {"poll-mode",

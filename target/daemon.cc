@@ -19,6 +19,7 @@
 #include "target/daemon_memory.h"
 #include "target/daemon_ready.h"
 #include "target/daemon_restart.h"
+#include "target/provider.h"
 #include "target/stats_json.h"
 #include "target/target.h"
 
@@ -161,15 +162,20 @@ class Daemon {
 
 }  // namespace
 
-absl::Status RunDaemon(const TargetOptions& options, const VerbsApi& api,
-                       char** argv) {
+absl::Status RunDaemon(const TargetOptions& options, char** argv) {
+  SLUICE_ASSIGN_OR_RETURN(const PickedProvider provider, PickProvider(options));
+  SLUICE_LOG(kInfo) << "provider " << provider.api->name
+                    << KV("why", provider.why);
   const LockedMemoryLimit limit = RaiseLockedMemoryLimit();
-  SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, limit));
+  if (provider.pins_memory) {
+    SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, limit));
+  }
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<DaemonEvents> events,
                           DaemonEvents::Create());
   TargetOptions with_memory = options;
-  with_memory.lend_memory = limit.soft_bytes == UINT64_MAX;
-  Daemon daemon(with_memory, api, argv, std::move(events));
+  with_memory.lend_memory =
+      !provider.pins_memory || limit.soft_bytes == UINT64_MAX;
+  Daemon daemon(with_memory, *provider.api, argv, std::move(events));
   return daemon.Run();
 }
 

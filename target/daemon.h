@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "target/options.h"
-#include "transport/verbs/verbs_api.h"
 
 namespace sluice::target {
 
@@ -12,7 +11,6 @@ namespace sluice::target {
 // 0. Errors are one line that says what to do: it exits with 1.
 // BlockDaemonSignals() was called; `argv` is for starting anew. `options` are
 // valid. Does not return when I/O never came back or the device is stuck.
-absl::Status RunDaemon(const TargetOptions& options, const VerbsApi& api,
-                       char** argv);
+absl::Status RunDaemon(const TargetOptions& options, char** argv);
 
 }  // namespace sluice::target

@@ -22,6 +22,7 @@ std::string RestartValue(const std::vector<transport::ListenAddress>& listen) {
 
 void ApplyRestart(absl::string_view value, TargetOptions* options) {
   options->wait_for_device = true;
+  options->provider = Provider::kVerbs;
   if (value.empty()) return;
   options->listen = absl::StrSplit(value, ',');
 }

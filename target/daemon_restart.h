@@ -19,7 +19,8 @@ inline constexpr char kRestartVariable[] = "SLUICED_RESTARTED";
 
 std::string RestartValue(const std::vector<transport::ListenAddress>& listen);
 
-// Applies the variable's value: the same addresses, and waiting for the device.
+// Applies the variable's value: the same addresses, and waiting for the device,
+// which nothing else replaces meanwhile.
 void ApplyRestart(absl::string_view value, TargetOptions* options);
 
 // Replaces this program by itself, with the same arguments, closing what it

@@ -30,6 +30,21 @@ struct ValueFlag {
 };
 
 constexpr ValueFlag kValueFlags[] = {
+    {"--provider", "auto|verbs|iwarp",
+     "verbs uses this machine's RDMA devices, iwarp needs none and speaks "
+     "iWARP over TCP; default auto: verbs where an RDMA device carries the "
+     "addresses, else iwarp",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->provider, ParseProvider(text));
+       return absl::OkStatus();
+     }},
+    {"--iwarp-crc", "auto|on|off",
+     "whether the iwarp provider asks for checksums; default auto: not from "
+     "this machine itself",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->iwarp_crc, ParseIwarpCrc(text));
+       return absl::OkStatus();
+     }},
     {"--cores", "LIST",
      "processors to run reactors on, one each, as in 0,2-3; default: one "
      "reactor, not pinned",

@@ -73,6 +73,20 @@ absl::StatusOr<PollMode> ParsePollMode(absl::string_view text) {
   return Bad(text, "use hybrid, poll or event");
 }
 
+absl::StatusOr<Provider> ParseProvider(absl::string_view text) {
+  if (text == "auto") return Provider::kAuto;
+  if (text == "verbs") return Provider::kVerbs;
+  if (text == "iwarp") return Provider::kIwarp;
+  return Bad(text, "use auto, verbs or iwarp");
+}
+
+absl::StatusOr<IwarpCrc> ParseIwarpCrc(absl::string_view text) {
+  if (text == "auto") return IwarpCrc::kAuto;
+  if (text == "on") return IwarpCrc::kOn;
+  if (text == "off") return IwarpCrc::kOff;
+  return Bad(text, "use auto, on or off");
+}
+
 absl::StatusOr<absl::Duration> CheckSeconds(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > kSecondsMax) {
     return absl::InvalidArgumentError("use a number of seconds, 0 or more");

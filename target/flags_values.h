@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/reactor.h"
+#include "target/options.h"
 
 namespace sluice::target {
 
@@ -21,6 +22,11 @@ inline constexpr size_t kCoresMax = 1024;
 
 // "hybrid", "poll", "event".
 absl::StatusOr<PollMode> ParsePollMode(absl::string_view text);
+
+// "auto", "verbs", "iwarp".
+absl::StatusOr<Provider> ParseProvider(absl::string_view text);
+// "auto", "on", "off".
+absl::StatusOr<IwarpCrc> ParseIwarpCrc(absl::string_view text);
 
 // A number of seconds, fractions allowed, zero to kSecondsMax.
 absl::StatusOr<absl::Duration> ParseSeconds(absl::string_view text);

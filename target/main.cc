@@ -15,7 +15,6 @@
 #include "target/daemon_restart.h"
 #include "target/flags.h"
 #include "target/subsystem.h"
-#include "transport/verbs/verbs_api.h"
 
 namespace sluice::target {
 namespace {
@@ -63,7 +62,7 @@ int Main(int argc, char** argv) {
     ApplyRestart(restarted, &options);
     unsetenv(kRestartVariable);
   }
-  const absl::Status status = RunDaemon(options, VerbsApi::System(), argv);
+  const absl::Status status = RunDaemon(options, argv);
   return status.ok() ? 0 : Fail(kExitFailure, status);
 }
 

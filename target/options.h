@@ -22,6 +22,13 @@ namespace sluice::target {
 using DeviceLayer = std::function<std::unique_ptr<blockdev::BlockDevice>(
     std::unique_ptr<blockdev::BlockDevice>, Reactor*)>;
 
+// Whose verbs: the RDMA devices' of this machine, or our own over TCP. kAuto:
+// RDMA devices where they carry the addresses, else our own.
+enum class Provider : uint8_t { kAuto, kVerbs, kIwarp };
+
+// Checksums of the provider over TCP; a host that asks for them gets them.
+enum class IwarpCrc : uint8_t { kAuto, kOn, kOff };
+
 // One namespace. NSIDs follow the order in which they are given, from 1.
 struct NamespaceOptions {
   std::string path;            // PATH, "null:SIZE" or "ram:SIZE"
@@ -43,6 +50,8 @@ struct TargetOptions {
   std::vector<SubsystemOptions> subsystems;
   // "ADDR[:PORT]", "[V6%IFACE]:PORT"; empty: every IPv4 address, port 4420.
   std::vector<std::string> listen;
+  Provider provider = Provider::kAuto;
+  IwarpCrc iwarp_crc = IwarpCrc::kAuto;
   // Processors to run reactors on, one each; empty: one reactor, not pinned.
   std::vector<int> cores;
   PollMode poll_mode = PollMode::kHybrid;

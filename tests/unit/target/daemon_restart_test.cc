@@ -17,6 +17,7 @@ TEST(Restart, KeepsThePortsThatWereChosen) {
   ApplyRestart(RestartValue(addresses), &options);
 
   EXPECT_TRUE(options.wait_for_device);
+  EXPECT_EQ(options.provider, Provider::kVerbs);
   EXPECT_THAT(options.listen, ElementsAre("10.0.0.1:41234", "[::]:4420"));
 }
 
