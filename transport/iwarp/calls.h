@@ -90,4 +90,14 @@ int Reject(rdma_cm_id* id, const void* private_data,
            uint8_t private_data_bytes);
 int CmDisconnect(rdma_cm_id* id);
 
+// --- cm_sync.cc: what the preload library exports besides ---
+int CreateEp(rdma_cm_id** id, rdma_addrinfo* info, ibv_pd* pd,
+             ibv_qp_init_attr* attr);
+void DestroyEp(rdma_cm_id* id);
+int GetRequest(rdma_cm_id* listener, rdma_cm_id** id);
+int GetAddrInfo(const char* node, const char* service,
+                const rdma_addrinfo* hints, rdma_addrinfo** info);
+void FreeAddrInfo(rdma_addrinfo* info);
+int InitQpAttr(rdma_cm_id* id, ibv_qp_attr* attr, int* attr_mask);
+
 }  // namespace sluice::iwarp

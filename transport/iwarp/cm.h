@@ -36,7 +36,6 @@ struct EventChannel : rdma_event_channel {
   }
   int epoll_fd = -1;
   int timer_fd = -1;
-  int own_fd = -1;  // `fd`, where it is not epoll_fd
   EventQueue<CmEvent*> events;
   int64_t deadline_nanos = INT64_MAX;  // the earliest of its sockets'
 };
@@ -95,8 +94,10 @@ struct Id : rdma_cm_id {
   std::list<std::unique_ptr<CmSocket>> half_open;  // oldest first
   uint32_t delivered_events = 0;
   uint32_t acked_events = 0;
-  // Made by rdma_create_id without a channel: calls wait for their event.
+  // Made without a channel: it has its own, and calls wait for their event.
   bool synchronous = false;
+  // Of rdma_create_ep for a listener: each request's queue pair is made so.
+  std::unique_ptr<ibv_qp_init_attr> qp_attr;
   // Made by CmCreateQp and gone with the queue pair.
   bool owns_send_cq = false;
   bool owns_recv_cq = false;
@@ -166,6 +167,10 @@ bool IsLoopback(const sockaddr* address);
 bool WantsCrc(const Id& id);
 
 // --- without it ---
+
+// cm_sync.cc: waits for the event that ends what a synchronous id was told to
+// do, and keeps it in id->event. 0, or -1 with errno; at once for other ids.
+int Complete(rdma_cm_id* id);
 
 // cm_channel.cc: serves the channel's sockets, within bounds. True when there
 // is more to do.

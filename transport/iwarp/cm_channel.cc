@@ -9,8 +9,6 @@
 #include "core/clock.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
-#include "transport/iwarp/options.h"
-#include "transport/iwarp/wait.h"
 
 namespace sluice::iwarp {
 namespace {
@@ -18,7 +16,7 @@ namespace {
 constexpr int kRounds = 4;
 
 void CloseChannel(EventChannel* channel) {
-  for (const int fd : {channel->epoll_fd, channel->timer_fd, channel->own_fd}) {
+  for (const int fd : {channel->epoll_fd, channel->timer_fd}) {
     if (fd >= 0) close(fd);
   }
   delete channel;
@@ -190,11 +188,7 @@ rdma_event_channel* CreateEventChannel() {
                     AddDescriptor(channel->epoll_fd, channel->events.fd()) &&
                     AddDescriptor(channel->epoll_fd, channel->timer_fd);
   channel->fd = channel->epoll_fd;
-  if (made && GetOptions().helper_thread) {
-    channel->own_fd = MakeWaitFd(channel->events.fd());
-    channel->fd = channel->own_fd;
-  }
-  if (made && channel->fd >= 0) return channel;
+  if (made) return channel;
   const int error = errno;
   CloseChannel(channel);
   errno = error;

@@ -285,9 +285,10 @@ void OnActiveReady(Id* id) {
 
 void OnActiveDeadline(Id* id) { GiveUp(id, ETIMEDOUT, {}); }
 
-int Connect(rdma_cm_id* raw, rdma_conn_param* param) {
+namespace {
+
+int StartConnect(Id* id, const rdma_conn_param* param) {
   const std::lock_guard lock(CmMutex());
-  Id* id = Id::From(raw);
   rdma_conn_param all = {};
   all.responder_resources = all.initiator_depth = UINT8_MAX;
   const rdma_conn_param* wanted = param == nullptr ? &all : param;
@@ -325,6 +326,13 @@ int Connect(rdma_cm_id* raw, rdma_conn_param* param) {
   return 0;
 }
 
+}  // namespace
+
+int Connect(rdma_cm_id* raw, rdma_conn_param* param) {
+  const int result = StartConnect(Id::From(raw), param);
+  return result == 0 ? Complete(raw) : result;
+}
+
 int CmDisconnect(rdma_cm_id* raw) {
   Qp* qp;
   {
@@ -341,7 +349,8 @@ int CmDisconnect(rdma_cm_id* raw) {
   if (qp == nullptr) return 0;
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_SQD;
-  return ModifyQp(qp, &attr, IBV_QP_STATE);
+  ModifyQp(qp, &attr, IBV_QP_STATE);
+  return Complete(raw);
 }
 
 }  // namespace sluice::iwarp

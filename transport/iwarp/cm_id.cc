@@ -169,6 +169,8 @@ int CreateId(rdma_event_channel* channel, rdma_cm_id** id, void* context,
 
 int DestroyId(rdma_cm_id* raw) {
   Id* id = Id::From(raw);
+  if (id->event != nullptr) AckCmEvent(id->event);
+  id->event = nullptr;
   // Without an id a connection is nobody's.
   if (id->qp != nullptr) Abort(Qp::From(id->qp));
   EventChannel* own_channel = nullptr;
@@ -226,10 +228,10 @@ int BindAddr(rdma_cm_id* raw, sockaddr* address) {
   return 0;
 }
 
-int ResolveAddr(rdma_cm_id* raw, sockaddr* source, sockaddr* destination,
-                int /*timeout_ms*/) {
+namespace {
+
+int StartResolve(Id* id, const sockaddr* source, const sockaddr* destination) {
   const std::lock_guard lock(CmMutex());
-  Id* id = Id::From(raw);
   if (id->state != IdState::kIdle && id->state != IdState::kBound) {
     return Fails(EINVAL);
   }
@@ -252,13 +254,23 @@ int ResolveAddr(rdma_cm_id* raw, sockaddr* source, sockaddr* destination,
   return 0;
 }
 
+}  // namespace
+
+int ResolveAddr(rdma_cm_id* raw, sockaddr* source, sockaddr* destination,
+                int /*timeout_ms*/) {
+  const int result = StartResolve(Id::From(raw), source, destination);
+  return result == 0 ? Complete(raw) : result;
+}
+
 int ResolveRoute(rdma_cm_id* raw, int /*timeout_ms*/) {
-  const std::lock_guard lock(CmMutex());
-  Id* id = Id::From(raw);
-  if (id->state != IdState::kAddressed) return Fails(EINVAL);
-  id->state = IdState::kRouted;
-  PushIdEvent(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-  return 0;
+  {
+    const std::lock_guard lock(CmMutex());
+    Id* id = Id::From(raw);
+    if (id->state != IdState::kAddressed) return Fails(EINVAL);
+    id->state = IdState::kRouted;
+    PushIdEvent(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+  }
+  return Complete(raw);
 }
 
 int CmCreateQp(rdma_cm_id* raw, ibv_pd* pd, ibv_qp_init_attr* attr) {
@@ -319,6 +331,11 @@ void CmDestroyQp(rdma_cm_id* raw) {
 }
 
 int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
+  const bool becomes_synchronous = raw_channel == nullptr;
+  if (becomes_synchronous) {
+    raw_channel = CreateEventChannel();
+    if (raw_channel == nullptr) return -1;
+  }
   std::unique_lock lock(CmMutex());
   Id* id = Id::From(raw);
   EventChannel* channel = EventChannel::From(raw_channel);
@@ -357,10 +374,8 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
     Id::From(event->rdma_cm_event::id)->socket.channel = channel;
     channel->events.Push(event, /*quietly=*/false);
   }
-  if (id->synchronous) {
-    id->synchronous = false;
-    DestroyEventChannel(before);
-  }
+  if (id->synchronous) DestroyEventChannel(before);
+  id->synchronous = becomes_synchronous;
   return 0;
 }
 

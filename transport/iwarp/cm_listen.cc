@@ -239,11 +239,8 @@ bool MakeReply(Id* id, const rdma_conn_param* param, MpaFrame* reply) {
   return true;
 }
 
-}  // namespace
-
-int Accept(rdma_cm_id* raw, rdma_conn_param* param) {
+int SendAccept(Id* id, const rdma_conn_param* param) {
   const std::lock_guard lock(CmMutex());
-  Id* id = Id::From(raw);
   Qp* qp = QpOf(id, param);
   MpaFrame reply;
   if (id->state != IdState::kRequested || qp == nullptr ||
@@ -266,6 +263,13 @@ int Accept(rdma_cm_id* raw, rdma_conn_param* param) {
   // Where the peer has agreed to speak first, that is when it is established.
   if (!id->stream.tell_first_fpdu) PushEstablished(id);
   return 0;
+}
+
+}  // namespace
+
+int Accept(rdma_cm_id* raw, rdma_conn_param* param) {
+  const int result = SendAccept(Id::From(raw), param);
+  return result == 0 ? Complete(raw) : result;
 }
 
 int Reject(rdma_cm_id* raw, const void* private_data,

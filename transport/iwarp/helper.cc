@@ -4,19 +4,18 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "core/check.h"
 #include "transport/iwarp/poll_group.h"
 
 namespace sluice::iwarp {
 namespace {
 
-// A group that somebody else has advanced in the last while is left to them
-// for as long.
+// A group that somebody else has advanced meanwhile is left to them for as long
+// again.
 constexpr int kLeaveAloneMillis = 1;
 
 class Helper {
@@ -35,7 +34,12 @@ class Helper {
         std::thread(&Helper::Main, this).detach();
       }
     }
-    list_.Wake();
+    wake_.Wake();
+  }
+
+  void Tell() {
+    if (!sleeping_.load(std::memory_order_seq_cst)) return;
+    if (sleeping_.exchange(false)) wake_.Wake();
   }
 
  private:
@@ -43,6 +47,7 @@ class Helper {
     std::weak_ptr<PollGroup> group;
     uint32_t serial_seen;  // the group's, when it was last looked at
   };
+  using Groups = std::vector<std::shared_ptr<PollGroup>>;
 
   void Main() {
     sigset_t all;
@@ -52,44 +57,57 @@ class Helper {
     while (true) Round();
   }
 
-  // Waits until a group is readable that nobody else looks after.
-  void Round() {
-    std::vector<std::shared_ptr<PollGroup>> groups;
-    std::vector<pollfd> waits;
-    waits.push_back({list_.epoll_fd(), POLLIN, 0});
-    bool some_left_alone = false;
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(groups_, [](const Entry& e) { return e.group.expired(); });
-      for (Entry& entry : groups_) {
-        std::shared_ptr<PollGroup> group = entry.group.lock();
-        if (group == nullptr) continue;
-        const uint32_t serial = group->user_serial();
-        const bool busy = serial != entry.serial_seen || group->is_waited_for();
-        entry.serial_seen = serial;
-        if (busy) {
-          some_left_alone = true;
-          continue;
-        }
-        waits.push_back({group->epoll_fd(), POLLIN, 0});
-        groups.push_back(std::move(group));
-      }
+  // The groups that nobody else looks after. True when some may soon be.
+  bool PickGroups(Groups* picked) {
+    bool look_again = false;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(groups_, [](const Entry& e) { return e.group.expired(); });
+    for (Entry& entry : groups_) {
+      std::shared_ptr<PollGroup> group = entry.group.lock();
+      if (group == nullptr || group->is_waited_for()) continue;
+      const uint32_t serial = group->user_serial();
+      const bool busy = serial != entry.serial_seen;
+      entry.serial_seen = serial;
+      look_again |= busy;
+      if (!busy) picked->push_back(std::move(group));
     }
-    poll(waits.data(), waits.size(), some_left_alone ? kLeaveAloneMillis : -1);
-    if ((waits[0].revents & POLLIN) != 0) list_.Advance(nullptr);
+    return look_again;
+  }
+
+  void Round() {
+    sleeping_.store(true, std::memory_order_seq_cst);
+    Groups groups;
+    const bool look_again = PickGroups(&groups);
+    std::vector<pollfd> waits;
+    waits.push_back({wake_.epoll_fd(), POLLIN, 0});
+    for (const auto& group : groups) {
+      waits.push_back({group->epoll_fd(), POLLIN, 0});
+      if (group->has_posted()) group->SendPosted();
+    }
+    if (look_again) sleeping_.store(false);
+    poll(waits.data(), waits.size(), look_again ? kLeaveAloneMillis : -1);
+    if ((waits[0].revents & POLLIN) != 0) wake_.Advance(nullptr);
     for (size_t i = 0; i < groups.size(); ++i) {
-      if ((waits[i + 1].revents & POLLIN) == 0 && !groups[i]->has_posted()) {
-        continue;
-      }
+      if ((waits[i + 1].revents & POLLIN) == 0) continue;
+      if (groups[i]->user_serial() != SerialSeen(*groups[i])) continue;
       while (groups[i]->AdvanceAsHelper()) {
       }
     }
   }
 
+  uint32_t SerialSeen(const PollGroup& wanted) {
+    const std::lock_guard lock(mutex_);
+    for (const Entry& entry : groups_) {
+      if (entry.group.lock().get() == &wanted) return entry.serial_seen;
+    }
+    return 0;
+  }
+
   std::mutex mutex_;
   std::vector<Entry> groups_;
   bool running_ = false;
-  PollGroup list_;  // only to be woken by
+  std::atomic<bool> sleeping_{false};
+  PollGroup wake_;  // without queue pairs: only to be woken by
 };
 
 }  // namespace
@@ -97,5 +115,7 @@ class Helper {
 void HelpGroup(const std::shared_ptr<PollGroup>& group) {
   Helper::Get().Add(group);
 }
+
+void TellHelper() { Helper::Get().Tell(); }
 
 }  // namespace sluice::iwarp

@@ -21,6 +21,10 @@ struct Options {
   // A SEND that finds no receive waits this long, unread, in its socket; zero:
   // it ends the connection, as on other iWARP devices.
   absl::Duration receive_wait = absl::Seconds(1);
+  // The passive side must not speak first [iwarp §1.4]. One that has something
+  // to send all the same, and has heard nothing for this long, takes it that
+  // the initiator is ready: programs for other transports do so.
+  absl::Duration listen_first = absl::Milliseconds(500);
   // From TCP's accept to the end of the MPA request; from our request to the
   // reply; TCP's own connecting.
   absl::Duration request_timeout = absl::Seconds(5);

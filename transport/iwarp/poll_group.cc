@@ -9,14 +9,17 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "transport/iwarp/helper.h"
+#include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
 
 namespace sluice::iwarp {
 namespace {
 
 // Edges: what was told once is remembered (MarkReady), so that a socket whose
-// data waits for a receive does not keep everybody awake.
-constexpr uint32_t kSocketEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+// data waits for a receive does not keep everybody awake. EPOLLOUT only while a
+// socket is full: where it has room, everybody would be told so for ever.
+constexpr uint32_t kSocketEvents = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
 }  // namespace
 
@@ -57,6 +60,11 @@ void PollGroup::TakeWake() {
   woken_.exchange(false, std::memory_order_acq_rel);
 }
 
+void PollGroup::EndWait() {
+  waiters_.fetch_sub(1, std::memory_order_relaxed);
+  if (GetOptions().helper_thread) TellHelper();
+}
+
 void PollGroup::WakeQp(uint32_t number) {
   {
     const std::lock_guard lock(mutex);
@@ -81,11 +89,21 @@ void PollGroup::Remove(Qp* qp) {
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, qp->fd, nullptr);
   qps_.erase(std::find(qps_.begin(), qps_.end(), qp));
   if (qp->linked()) ready_.Remove(qp);
-  if (qp->tx.blocked) --blocked_count;
+  if (qp->tx.blocked) --blocked_count_;
   qp->tx.blocked = false;
   if (!qp->is_posted) return;
   qp->is_posted = false;
   posted_.erase(std::find(posted_.begin(), posted_.end(), qp));
+}
+
+void PollGroup::SetBlocked(Qp* qp, bool blocked) {
+  if (qp->tx.blocked == blocked) return;
+  qp->tx.blocked = blocked;
+  blocked_count_ += blocked ? 1 : -1;
+  epoll_event event = {};
+  event.events = kSocketEvents | (blocked ? EPOLLOUT : 0u);
+  event.data.ptr = qp;
+  epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, qp->fd, &event);
 }
 
 void PollGroup::MarkReady(Qp* qp) {
@@ -97,6 +115,7 @@ void PollGroup::MarkPosted(Qp* qp) {
   qp->is_posted = true;
   posted_.push_back(qp);
   has_posted_.store(true, std::memory_order_relaxed);
+  if (GetOptions().helper_thread) TellHelper();
 }
 
 void PollGroup::SendPosted() {
@@ -133,7 +152,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
     SendPostedLocked();
     if (deadline_nanos_ != INT64_MAX) CheckDeadlines();
     // Whether a full socket has room again, only epoll knows.
-    if (qps_.size() <= kDirectSockets && blocked_count == 0) {
+    if (qps_.size() <= kDirectSockets && blocked_count_ == 0) {
       for (Qp* qp : qps_) MarkReady(qp);
     } else {
       CollectReady();
@@ -158,10 +177,7 @@ void PollGroup::CollectReady() {
   for (int i = 0; i < count; ++i) {
     Qp* qp = static_cast<Qp*>(events[i].data.ptr);
     if (qp == nullptr) continue;  // of those that are only waited for
-    if ((events[i].events & EPOLLOUT) != 0 && qp->tx.blocked) {
-      qp->tx.blocked = false;
-      --blocked_count;
-    }
+    if ((events[i].events & EPOLLOUT) != 0) SetBlocked(qp, false);
     constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
     if ((events[i].events & kGone) != 0) qp->rx.hung_up = true;
     MarkReady(qp);
@@ -201,13 +217,20 @@ void PollGroup::CheckDeadlines() {
   const std::vector<Qp*> qps = qps_;  // closing takes them out
   for (Qp* qp : qps) {
     for (const int64_t deadline :
-         {qp->linger_deadline_nanos, qp->rx.wait_deadline_nanos}) {
+         {qp->linger_deadline_nanos, qp->listen_deadline_nanos,
+          qp->rx.wait_deadline_nanos}) {
       if (deadline > now) SetDeadline(deadline);
     }
     if (qp->linger_deadline_nanos != 0 && qp->linger_deadline_nanos <= now) {
       CloseStream(qp);
-    } else if (qp->rx.wait_deadline_nanos != 0 &&
-               qp->rx.wait_deadline_nanos <= now) {
+      continue;
+    }
+    if (qp->listen_deadline_nanos != 0 && qp->listen_deadline_nanos <= now) {
+      qp->listen_deadline_nanos = 0;
+      qp->must_listen_first = false;
+      MarkReady(qp);
+    }
+    if (qp->rx.wait_deadline_nanos != 0 && qp->rx.wait_deadline_nanos <= now) {
       MarkReady(qp);  // Receive finds that the wait is over
     }
   }

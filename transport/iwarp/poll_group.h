@@ -80,7 +80,7 @@ class PollGroup {
   }
   // Somebody sleeps in epoll_fd(), and will advance.
   void BeginWait() { waiters_.fetch_add(1, std::memory_order_relaxed); }
-  void EndWait() { waiters_.fetch_sub(1, std::memory_order_relaxed); }
+  void EndWait();
   // Sends what was posted and waits for company.
   void SendPosted();
   bool has_posted() const {
@@ -96,6 +96,8 @@ class PollGroup {
   void Remove(Qp* qp);
   // Serves it in the next round.
   void MarkReady(Qp* qp);
+  // Its socket takes no more, or does again.
+  void SetBlocked(Qp* qp, bool blocked);
   // Sends for it at the next occasion.
   void MarkPosted(Qp* qp);
   // A queue pair's deadline may have come nearer.
@@ -104,7 +106,6 @@ class PollGroup {
   const ibv_comp_channel* collecting = nullptr;
   // Counts occasions at which posted work requests leave.
   uint32_t serial = 0;
-  uint32_t blocked_count = 0;  // queue pairs whose socket takes no more
   std::vector<Note> notes;
   SendBatch batch;
   std::array<std::byte, kHeldMax + kReceiveBuffer> buffer;
@@ -126,6 +127,7 @@ class PollGroup {
   int timer_fd_ = -1;
   int64_t deadline_nanos_ = INT64_MAX;
   uint32_t dead_cqs_seen_ = 0;
+  int blocked_count_ = 0;
   std::vector<Qp*> qps_;  // connected
   IntrusiveList<Qp> ready_;
   std::vector<Qp*> posted_;

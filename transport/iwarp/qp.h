@@ -211,6 +211,7 @@ struct Qp : ibv_qp, ListNode {
   bool tell_first_fpdu = false;
   bool disconnect_told = false;
   int64_t linger_deadline_nanos = 0;  // 0: not closing
+  int64_t listen_deadline_nanos = 0;  // 0: nothing waits for the initiator
   uint32_t ird = 0;
   uint32_t ord = 0;
 

@@ -8,7 +8,9 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "transport/iwarp/faults.h"
+#include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
 
 namespace sluice::iwarp {
@@ -348,12 +350,6 @@ bool FillBatch(Qp* qp) {
   return true;
 }
 
-void MarkBlocked(Qp* qp) {
-  if (qp->tx.blocked) return;
-  qp->tx.blocked = true;
-  ++qp->group->blocked_count;
-}
-
 // Keeps what the socket did not take of the batch, from its `sent`th byte on.
 void KeepRest(Qp* qp, uint64_t sent) {
   const SendBatch& batch = qp->group->batch;
@@ -450,7 +446,7 @@ bool SendRestOf(Qp* qp, bool* failed) {
   iovec& piece = rest->pieces[rest->next];
   piece.iov_base = static_cast<std::byte*>(piece.iov_base) + left;
   piece.iov_len -= left;
-  MarkBlocked(qp);
+  qp->group->SetBlocked(qp, true);
   return false;
 }
 
@@ -464,6 +460,15 @@ bool BreaksNow(Qp* qp) {
   failure.what = "a fault was asked for";
   Fail(qp, failure);
   return true;
+}
+
+void AwaitInitiator(Qp* qp) {
+  const bool idle = qp->sends.next == qp->sends.tail;
+  if (idle || qp->listen_deadline_nanos != 0) return;
+  qp->listen_deadline_nanos =
+      Clock::Real()->NowNanos() +
+      absl::ToInt64Nanoseconds(GetOptions().listen_first);
+  qp->group->SetDeadline(qp->listen_deadline_nanos);
 }
 
 }  // namespace
@@ -487,7 +492,10 @@ bool Transmit(Qp* qp) {
       return true;
     }
     if (qp->live != QpState::kEstablished) return true;
-    if (qp->must_listen_first) return true;
+    if (qp->must_listen_first) {
+      AwaitInitiator(qp);
+      return true;
+    }
     const uint32_t next = qp->sends.next;
     if (!FillBatch(qp)) return qp->fd >= 0;
     SendBatch* batch = &qp->group->batch;
@@ -504,7 +512,7 @@ bool Transmit(Qp* qp) {
     const bool all = static_cast<uint64_t>(sent) == batch->bytes;
     if (!all) {
       KeepRest(qp, static_cast<uint64_t>(sent));
-      MarkBlocked(qp);
+      qp->group->SetBlocked(qp, true);
     }
     FinishResponses(qp);
     Retire(qp);
