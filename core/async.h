@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "core/blocking_job.h"
 #include "core/blocking_pool.h"
 #include "core/check.h"
 #include "core/message.h"
@@ -146,16 +147,15 @@ class CallOn : private Message {
 // Runs `function` on a thread of the pool, where it may block, and resumes here
 // with its result. Used as CallOn.
 template <typename F>
-class CallBlocking : private BlockingPool::Job {
+class CallBlocking : private BlockingJob, private Message {
  public:
   using Result = std::invoke_result_t<F&>;
 
   CallBlocking(BlockingPool* pool, F function)
-      : pool_(pool), function_(std::move(function)) {
+      : pool_(pool), home_(Reactor::Current()), function_(std::move(function)) {
     work = &Work;
     run = &ResumeAtHome;
-    home = Reactor::Current();
-    SLUICE_CHECK(home != nullptr);
+    SLUICE_CHECK(home_ != nullptr);
   }
   CallBlocking(const CallBlocking&) = delete;
   CallBlocking& operator=(const CallBlocking&) = delete;
@@ -168,15 +168,17 @@ class CallBlocking : private BlockingPool::Job {
   Result await_resume() { return result_.Take(); }
 
  private:
-  static void Work(Job* job) {
+  static void Work(BlockingJob* job) {
     auto* self = static_cast<CallBlocking*>(job);
     self->result_.Run(self->function_);
+    self->home_->Post(self);
   }
   static void ResumeAtHome(Message* message) {
-    static_cast<CallBlocking*>(static_cast<Job*>(message))->frame_.resume();
+    static_cast<CallBlocking*>(message)->frame_.resume();
   }
 
   BlockingPool* pool_;
+  Reactor* home_;
   F function_;
   std::coroutine_handle<> frame_;
   async_internal::ResultBox<Result> result_;

@@ -1,28 +1,39 @@
 #include "core/blocking_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "core/check.h"
-#include "core/reactor.h"
 
 namespace sluice {
+namespace {
+
+// A reactor that starts a thread may be pinned: the thread is not, or it would
+// take its processor away from it. It runs where the program may run.
+void Unpin() {
+  cpu_set_t set;
+  if (sched_getaffinity(getpid(), sizeof(set), &set) != 0) return;
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+}  // namespace
 
 BlockingPool::~BlockingPool() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    SLUICE_CHECK(first_ == nullptr);
+    SLUICE_CHECK(queue_.empty());
     stopping_ = true;
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
-void BlockingPool::Submit(Job* job) {
+void BlockingPool::Submit(BlockingJob* job) {
   std::lock_guard<std::mutex> lock(mutex_);
-  job->next_job = nullptr;
-  *last_ = job;
-  last_ = &job->next_job;
+  queue_.PushBack(job);
+  job->queued = true;
   ++queued_;
   if (queued_ > idle_ && static_cast<int>(threads_.size()) < threads_max_) {
     threads_.emplace_back(&BlockingPool::ThreadMain, this);
@@ -31,24 +42,32 @@ void BlockingPool::Submit(Job* job) {
   }
 }
 
+bool BlockingPool::Withdraw(BlockingJob* job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!job->queued) return false;
+  queue_.Remove(job);
+  job->queued = false;
+  --queued_;
+  return true;
+}
+
 void BlockingPool::ThreadMain() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), "blocking");
+  Unpin();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     ++idle_;
-    wake_.wait(lock, [this] { return stopping_ || first_ != nullptr; });
+    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     --idle_;
-    if (first_ == nullptr) return;
-    Job* job = first_;
+    BlockingJob* job = queue_.PopFront();
+    if (job == nullptr) return;
+    job->queued = false;
     --queued_;
-    first_ = job->next_job;
-    if (first_ == nullptr) last_ = &first_;
     lock.unlock();
     job->work(job);
-    job->home->Post(job);
     lock.lock();
   }
 }

@@ -1,6 +1,6 @@
 // Threads for what may block: registering memory, resolving names, ioctls that
-// wait for a device. A job lives in the coroutine that awaits it (CallBlocking
-// in core/async.h); its result comes back by a message.
+// wait for a device, files where there is no io_uring. A coroutine awaits a
+// CallBlocking (core/async.h).
 //
 // Thread-safe. Bound: `threads` at most, started when first needed; jobs queue
 // in arrival order.
@@ -11,27 +11,22 @@
 #include <thread>
 #include <vector>
 
-#include "core/message.h"
+#include "core/blocking_job.h"
+#include "core/intrusive_list.h"
 
 namespace sluice {
 
-class Reactor;
-
 class BlockingPool {
  public:
-  struct Job : Message {
-    void (*work)(Job* job) = nullptr;  // on a thread of the pool
-    Reactor* home = nullptr;           // gets the message when it is done
-    Job* next_job = nullptr;
-  };
-
   explicit BlockingPool(int threads = 4) : threads_max_(threads) {}
   // Waits for the jobs that run; none may be queued.
   ~BlockingPool();
   BlockingPool(const BlockingPool&) = delete;
   BlockingPool& operator=(const BlockingPool&) = delete;
 
-  void Submit(Job* job);
+  void Submit(BlockingJob* job);
+  // Takes back a job that no thread has begun; false when one has.
+  bool Withdraw(BlockingJob* job);
 
  private:
   void ThreadMain();
@@ -39,8 +34,7 @@ class BlockingPool {
   const int threads_max_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  Job* first_ = nullptr;
-  Job** last_ = &first_;
+  IntrusiveList<BlockingJob> queue_;
   int queued_ = 0;
   int idle_ = 0;  // threads that wait, those already notified too
   bool stopping_ = false;

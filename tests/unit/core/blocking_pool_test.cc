@@ -1,6 +1,7 @@
 #include "core/blocking_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -15,31 +16,41 @@
 namespace sluice {
 namespace {
 
+// That the thread may run on.
+int ProcessorCount() {
+  cpu_set_t set;
+  SLUICE_CHECK(sched_getaffinity(0, sizeof(set), &set) == 0);
+  return CPU_COUNT(&set);
+}
+
 // Waits for `gate` when there is one.
-struct Work : BlockingPool::Job {
-  explicit Work(Reactor* on) {
-    home = on;
+struct Work : BlockingJob, Message {
+  explicit Work(Reactor* on) : home(on) {
     run = &Done;
     work = &Do;
   }
-  static void Do(BlockingPool::Job* job) {
+  static void Do(BlockingJob* job) {
     auto* self = static_cast<Work*>(job);
     self->thread = std::this_thread::get_id();
     self->started = true;
     while (self->gate != nullptr && !*self->gate) std::this_thread::yield();
     if (self->opens != nullptr) *self->opens = true;
     if (self->log != nullptr) self->log->push_back(self->number);
+    self->processors = ProcessorCount();
+    self->home->Post(self);
   }
   static void Done(Message* message) {
-    static_cast<Work*>(static_cast<Job*>(message))->done = true;
+    static_cast<Work*>(message)->done = true;
   }
 
+  Reactor* home;
   std::atomic<bool>* gate = nullptr;
   std::atomic<bool>* opens = nullptr;
   std::vector<int>* log = nullptr;  // one thread only
   int number = 0;
   std::atomic<bool> started{false};
   std::thread::id thread;
+  int processors = 0;
   bool done = false;
 };
 
@@ -93,6 +104,48 @@ TEST(BlockingPool, ABlockedJobDoesNotHoldUpTheNext) {
   }
 }
 
+TEST(BlockingPool, WhatNoThreadHasBegunIsTakenBack) {
+  TestReactor reactor;
+  BlockingPool pool(1);
+  std::atomic<bool> gate{false};
+  Work running(reactor.get());
+  Work queued(reactor.get());
+  Work last(reactor.get());
+  running.gate = &gate;
+  pool.Submit(&running);
+  pool.Submit(&queued);
+  pool.Submit(&last);
+  while (!running.started) std::this_thread::yield();
+
+  EXPECT_FALSE(pool.Withdraw(&running));
+  EXPECT_TRUE(pool.Withdraw(&queued));
+  EXPECT_FALSE(pool.Withdraw(&queued));
+  gate = true;
+
+  ASSERT_TRUE(reactor.RunUntil([&] { return last.done; }));
+  EXPECT_TRUE(running.done);
+  EXPECT_FALSE(queued.started);
+  EXPECT_FALSE(pool.Withdraw(&last));
+}
+
+// A pinned reactor's helpers do not share its processor.
+TEST(BlockingPool, ItsThreadsAreNotPinnedAsTheirStarterIs) {
+  TestReactor reactor;
+  BlockingPool pool(1);
+  Work job(reactor.get());
+
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+    SLUICE_CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+    pool.Submit(&job);
+  }).join();
+
+  ASSERT_TRUE(reactor.RunUntil([&] { return job.done; }));
+  EXPECT_EQ(job.processors, ProcessorCount());
+}
+
 TEST(BlockingPool, ItsEndWaitsForTheJobThatRuns) {
   TestReactor reactor;
   std::atomic<bool> gate{false};
@@ -128,7 +181,7 @@ TEST(BlockingPoolDeathTest, DyingWithAJobQueuedDies) {
         pool.Submit(&first);
         pool.Submit(&second);
       },
-      "CHECK failed: first_");
+      "CHECK failed: queue_");
 }
 
 TEST(BlockingPool, OneThatWasNeverUsedEnds) { BlockingPool pool; }
