@@ -1,11 +1,11 @@
-// The one door to the kernel: an io_uring with what a reactor needs of it.
-// Operations complete into a RingSink, descriptors are watched by multishot
-// polls, other threads wake a sleeper by MSG_RING or an eventfd.
+// The one door to the kernel, with what a reactor needs of it: operations
+// complete into a RingSink, descriptors are watched, and there is one place to
+// sleep. It is an io_uring (uring_ring.h); this class is what another way to
+// the kernel would have to offer.
 //
 // Owned by one reactor and used on its thread only, but for fd(). Bound: at
 // most `completions - kReserve` operations are in flight, the rest wait in
-// arrival order, so that the completion queue cannot overflow; the reserve is
-// for watches, cancellations and wake-ups.
+// arrival order.
 #pragma once
 
 #include <liburing.h>
@@ -62,11 +62,13 @@ class RingRequest : public RingSink, public ListNode {
 
  private:
   friend class Ring;
+  friend class UringRing;
 
   // kIdle -> kInFlight or kWaiting (Start); kWaiting -> kInFlight (Reap made
-  // room) or kCancelled (Cancel); kInFlight <-> kCancelling (Cancel asked, its
-  // turn came); kInFlight, kCancelling, kCancelled -> kIdle (Reap, just before
-  // OnCompletion). Linked in all but kIdle and kInFlight.
+  // room) or kCancelled (Cancel); kInFlight <-> kCancelling (an io_uring's:
+  // Cancel asked, its turn came); kInFlight, kCancelling, kCancelled -> kIdle
+  // (Reap, just before OnCompletion). In a list of Ring's in kWaiting and
+  // kCancelled.
   enum class State : uint8_t {
     kIdle,
     kWaiting,
@@ -90,106 +92,108 @@ struct RingFile {
   }
 };
 
-// A watched descriptor. Readiness is an edge: the handler drains to EAGAIN.
-class FdWatch final : public RingSink {
+// A watched descriptor, the ring's own.
+class FdWatch {
  public:
   using Handler = void (*)(void* context);
-  void OnCompletion(int32_t result, uint32_t flags) override;
+  FdWatch(const FdWatch&) = delete;
+  FdWatch& operator=(const FdWatch&) = delete;
 
- private:
-  friend class Ring;
-  FdWatch(class Ring* ring, int fd, Handler handler, void* context)
-      : ring_(ring), fd_(fd), handler_(handler), context_(context) {}
+ protected:
+  FdWatch(int fd, Handler handler, void* context)
+      : fd_(fd), handler_(handler), context_(context) {}
+  ~FdWatch() = default;
 
-  Ring* ring_;
-  int fd_;
+  const int fd_;
   Handler handler_;  // null once unwatched
-  void* context_;
+  void* const context_;
 };
 
 class Ring {
  public:
   static absl::StatusOr<std::unique_ptr<Ring>> Create(
       const RingOptions& options);
-  ~Ring();
+  // Waits a little for what is in flight; all of it must be over then.
+  virtual ~Ring() = default;
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   // Queues the operation; it is submitted with the tick, or waits for room.
   void Start(RingRequest* request);
-  // Asks the kernel to cancel it; it completes with -ECANCELED or otherwise, in
-  // a later Reap and never in this call. Does nothing when it is not started.
+  // Asks for its end; it completes with -ECANCELED or otherwise, in a later
+  // Reap and never in this call. Does nothing when it is not started.
   void Cancel(RingRequest* request);
 
-  // Watches for readability, of a descriptor that can be polled. The handler
-  // may unwatch. Unwatched before the ring dies.
-  FdWatch* Watch(int fd, FdWatch::Handler handler, void* context);
+  // Watches for readability, of a descriptor that can be polled. Readiness is
+  // an edge: the handler drains to EAGAIN. It may unwatch. Unwatched before the
+  // ring dies.
+  virtual FdWatch* Watch(int fd, FdWatch::Handler handler, void* context) = 0;
   // No handler runs after this, and the kernel no longer holds the file: the
   // descriptor may be closed.
-  void Unwatch(FdWatch* watch);
+  virtual void Unwatch(FdWatch* watch) = 0;
 
   // Fixed files: falls back to the plain descriptor when the table is full or
   // the feature is off.
-  RingFile AddFile(int fd);
-  void RemoveFile(RingFile file);
+  virtual RingFile AddFile(int fd) = 0;
+  virtual void RemoveFile(RingFile file) = 0;
 
   // Fixed buffers: the index to use with *_FIXED, or -1 when the kernel or the
   // locked-memory limit refuses. `bytes` at most 1 GiB.
-  int AddBuffer(void* address, size_t bytes);
-  void RemoveBuffer(int index);
+  virtual int AddBuffer(void* address, size_t bytes) = 0;
+  virtual void RemoveBuffer(int index) = 0;
 
   // Hands queued operations to the kernel and lets it finish deferred work.
   // One system call at most, none when there is nothing to do.
-  void Submit();
+  virtual void Submit() = 0;
   // Runs at most `limit` completions; returns how many.
-  int Reap(int limit);
+  virtual int Reap(int limit) = 0;
   // True when Reap or Submit would find something.
-  bool HasWork() const;
+  virtual bool HasWork() const = 0;
   // Submits and sleeps until a completion or the timeout (nanoseconds, < 0:
   // for ever).
-  void Wait(int64_t timeout_nanos);
+  virtual void Wait(int64_t timeout_nanos) = 0;
 
   // Makes the sleeping owner of the ring `ring_fd` return from Wait. Goes out
   // with the next Submit of this ring; where the kernel then refuses, `wake_fd`
-  // (the sleeper's eventfd) is written. False when the feature is masked off.
-  bool WakeByMessage(int ring_fd, int wake_fd);
-  int fd() const { return ring_.ring_fd; }
+  // (the sleeper's eventfd) is written. False when there is no such way.
+  virtual bool WakeByMessage(int ring_fd, int wake_fd) = 0;
+  virtual int fd() const = 0;
   uint32_t features() const { return features_; }
 
   uint32_t in_flight() const { return in_flight_; }
   // Completions that the kernel had to keep aside. Stays 0.
-  uint32_t overflows() const { return *ring_.cq.koverflow; }
+  virtual uint32_t overflows() const = 0;
+
+ protected:
+  static constexpr uint32_t kReserve = 1024;
+
+  explicit Ring(uint32_t features) : features_(features) {}
+
+  // Starts it; it ends in a call of Finish. There is room for it.
+  virtual void Push(RingRequest* request) = 0;
+  // Asks for the end of one in flight. True when it had not begun: then the
+  // door has let go of it.
+  virtual bool Withdraw(RingRequest* request) = 0;
+  // One that was in flight has ended.
+  void Finish(RingRequest* request, int32_t result, uint32_t flags);
+  // Of what never started; as Reap.
+  int ReapCancelled(int limit);
+  bool has_cancelled() const { return !cancelled_.empty(); }
+  // A door's destructor begins with it.
+  void Drain();
+
+  uint32_t features_;
+  uint32_t limit_ = 0;  // operations in flight at most
+  uint32_t watches_ = 0;
 
  private:
-  friend class FdWatch;
-  static constexpr uint32_t kReserve = 1024;
-  static constexpr uint32_t kWatchesMax = kReserve / 2;
-  static constexpr uint32_t kCancelsMax = kReserve / 4;  // others wait
+  void Launch(RingRequest* request);
+  void MakeRoom();
+  static void Complete(RingRequest* request, int32_t result, uint32_t flags);
 
-  Ring() = default;
-  absl::Status Init(const RingOptions& options);
-  void RegisterTables(const RingOptions& options);
-  io_uring_sqe* NextSqe();
-  void Push(RingRequest* request);
-  void PushCancels();
-  void Dispatch(uint64_t user_data, int32_t result, uint32_t flags);
-  void Finish(RingRequest* request, int32_t result, uint32_t flags);
-  void OnWakeDone(int wake_fd, int32_t result);
-  void ArmWatch(FdWatch* watch);
-  void Forget(FdWatch* watch);
-
-  io_uring ring_{};
-  bool initialised_ = false;
-  uint32_t features_ = 0;
-  uint32_t limit_ = 0;  // operations in flight at most
   uint32_t in_flight_ = 0;
-  IntrusiveList<RingRequest> waiting_;     // for room
-  IntrusiveList<RingRequest> cancelling_;  // in flight, to be cancelled
-  IntrusiveList<RingRequest> cancelled_;   // never started, complete next
-  uint32_t cancels_ = 0;                   // cancellations in flight
-  uint64_t free_files_[64];                // bitmaps, a set bit is free
-  uint64_t free_buffers_[64];
-  uint32_t watches_ = 0;
+  IntrusiveList<RingRequest> waiting_;    // for room
+  IntrusiveList<RingRequest> cancelled_;  // never started, complete next
 };
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "core/check.h"
-#include "core/ring.h"
+#include "core/uring_ring.h"
 
 namespace sluice {
 namespace {
@@ -38,7 +38,7 @@ void FreeSlot(uint64_t (&bitmap)[64], int slot) {
 
 }  // namespace
 
-void Ring::RegisterTables(const RingOptions& options) {
+void UringRing::RegisterTables(const RingOptions& options) {
   SLUICE_CHECK(options.files <= kTableMax);
   SLUICE_CHECK(options.buffers <= kTableMax);
   FillBitmap(free_files_, 0);
@@ -59,7 +59,7 @@ void Ring::RegisterTables(const RingOptions& options) {
   }
 }
 
-RingFile Ring::AddFile(int fd) {
+RingFile UringRing::AddFile(int fd) {
   const int slot = TakeSlot(free_files_);
   if (slot < 0) return RingFile{fd, false};
   const int rc = io_uring_register_files_update(
@@ -69,7 +69,7 @@ RingFile Ring::AddFile(int fd) {
   return RingFile{fd, false};
 }
 
-void Ring::RemoveFile(RingFile file) {
+void UringRing::RemoveFile(RingFile file) {
   if (!file.fixed) return;
   int none = -1;
   io_uring_register_files_update(&ring_, static_cast<unsigned>(file.fd), &none,
@@ -77,7 +77,7 @@ void Ring::RemoveFile(RingFile file) {
   FreeSlot(free_files_, file.fd);
 }
 
-int Ring::AddBuffer(void* address, size_t bytes) {
+int UringRing::AddBuffer(void* address, size_t bytes) {
   const int slot = TakeSlot(free_buffers_);
   if (slot < 0) return -1;
   const iovec buffer = {address, bytes};
@@ -89,7 +89,7 @@ int Ring::AddBuffer(void* address, size_t bytes) {
   return -1;
 }
 
-void Ring::RemoveBuffer(int index) {
+void UringRing::RemoveBuffer(int index) {
   if (index < 0) return;
   const iovec none = {nullptr, 0};
   const __u64 tag = 0;
