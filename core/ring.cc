@@ -1,14 +1,40 @@
 #include "core/ring.h"
 
+#include <atomic>
 #include <cerrno>
 
 #include "core/clock.h"
+#include "core/epoll_ring.h"
+#include "core/log.h"
 #include "core/uring_ring.h"
 
 namespace sluice {
+namespace {
+
+// EPERM, EACCES; ENOSYS. Others are no refusal: a lack of memory, say.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnimplemented(status);
+}
+
+void WarnOnce(const absl::Status& refusal) {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  SLUICE_LOG(kWarning)
+      << "io_uring is refused here; epoll and threads take its place and are "
+         "slower. To allow it: a seccomp profile with io_uring_setup, "
+         "io_uring_enter and io_uring_register, sysctl "
+         "kernel.io_uring_disabled=0"
+      << KV("refusal", refusal.message());
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Ring>> Ring::Create(const RingOptions& options) {
-  return UringRing::Create(options);
+  if ((options.features & kIoUring) == 0) return EpollRing::Create(options);
+  absl::StatusOr<std::unique_ptr<Ring>> ring = UringRing::Create(options);
+  if (!IsRefusal(ring.status())) return ring;
+  WarnOnce(ring.status());
+  return EpollRing::Create(options);
 }
 
 void Ring::Start(RingRequest* request) {

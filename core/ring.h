@@ -1,7 +1,7 @@
 // The one door to the kernel, with what a reactor needs of it: operations
 // complete into a RingSink, descriptors are watched, and there is one place to
-// sleep. It is an io_uring (uring_ring.h); this class is what another way to
-// the kernel would have to offer.
+// sleep. It is an io_uring (uring_ring.h), or, where that is refused, epoll and
+// threads (epoll_ring.h), which do the same more slowly.
 //
 // Owned by one reactor and used on its thread only, but for fd(). Bound: at
 // most `completions - kReserve` operations are in flight, the rest wait in
@@ -10,10 +10,12 @@
 
 #include <liburing.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "core/blocking_job.h"
 #include "core/check.h"
 #include "core/intrusive_list.h"
 
@@ -28,7 +30,8 @@ enum RingFeature : uint32_t {
   kMsgRing = 1u << 3,
   kFixedFiles = 1u << 4,
   kFixedBuffers = 1u << 5,
-  kAllRingFeatures = (1u << 6) - 1,
+  kIoUring = 1u << 6,  // all of the others need it
+  kAllRingFeatures = (1u << 7) - 1,
 };
 
 struct RingOptions {
@@ -37,6 +40,8 @@ struct RingOptions {
   uint32_t features = kAllRingFeatures;
   uint32_t files = 1024;   // slots for fixed files
   uint32_t buffers = 256;  // slots for fixed buffers, each at most 1 GiB
+  // Without io_uring: operations that run at once, on a thread each.
+  int threads = 16;
 };
 
 // Receives completions: user_data points to one.
@@ -51,9 +56,11 @@ class RingSink {
   virtual void OnCompletion(int32_t result, uint32_t flags) = 0;
 };
 
-// One operation, prepared by io_uring_prep_* on `sqe()`. Stays where it is
-// until it has completed. One completion each: no multishot, no zero-copy.
-class RingRequest : public RingSink, public ListNode {
+// One operation, prepared by io_uring_prep_* on `sqe()`; user_data is the
+// ring's. Stays where it is until it has completed. One completion each: no
+// multishot, no zero-copy. Without io_uring it is a job for a thread, and only
+// what file_call.h knows can be done.
+class RingRequest : public RingSink, public BlockingJob {
  public:
   // The kernel writes to what a request in flight names: it must be over.
   ~RingRequest() override { SLUICE_CHECK(state_ == State::kIdle); }
@@ -62,6 +69,7 @@ class RingRequest : public RingSink, public ListNode {
 
  private:
   friend class Ring;
+  friend class EpollRing;
   friend class UringRing;
 
   // kIdle -> kInFlight or kWaiting (Start); kWaiting -> kInFlight (Reap made
@@ -79,6 +87,8 @@ class RingRequest : public RingSink, public ListNode {
 
   io_uring_sqe sqe_{};
   State state_ = State::kIdle;
+  std::atomic<bool> cancelled_{false};  // the thread is told to end it
+  int32_t result_ = 0;                  // the thread's
 };
 
 // A file as the ring knows it: an index when `fixed`, else the descriptor.
@@ -111,6 +121,9 @@ class FdWatch {
 
 class Ring {
  public:
+  // An io_uring. Where the kernel or a seccomp profile refuses one, epoll and
+  // threads, with a warning, once per process; where it is masked off, the same
+  // without. Errors: io_uring_setup's others.
   static absl::StatusOr<std::unique_ptr<Ring>> Create(
       const RingOptions& options);
   // Waits a little for what is in flight; all of it must be over then.
@@ -121,12 +134,13 @@ class Ring {
   // Queues the operation; it is submitted with the tick, or waits for room.
   void Start(RingRequest* request);
   // Asks for its end; it completes with -ECANCELED or otherwise, in a later
-  // Reap and never in this call. Does nothing when it is not started.
+  // Reap and never in this call. Does nothing when it is not started. What runs
+  // on a file or disk already is not cut short.
   void Cancel(RingRequest* request);
 
   // Watches for readability, of a descriptor that can be polled. Readiness is
-  // an edge: the handler drains to EAGAIN. It may unwatch. Unwatched before the
-  // ring dies.
+  // an edge: the handler drains to EAGAIN. It may unwatch. One watch for a
+  // descriptor; unwatched before the ring dies.
   virtual FdWatch* Watch(int fd, FdWatch::Handler handler, void* context) = 0;
   // No handler runs after this, and the kernel no longer holds the file: the
   // descriptor may be closed.
@@ -157,6 +171,7 @@ class Ring {
   // with the next Submit of this ring; where the kernel then refuses, `wake_fd`
   // (the sleeper's eventfd) is written. False when there is no such way.
   virtual bool WakeByMessage(int ring_fd, int wake_fd) = 0;
+  // -1 for a ring that no message wakes.
   virtual int fd() const = 0;
   uint32_t features() const { return features_; }
 

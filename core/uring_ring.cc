@@ -85,6 +85,10 @@ absl::Status UringRing::Init(const RingOptions& options) {
                           " completions=", options.completions));
   }
   initialised_ = true;
+  // A seccomp profile may know the one call and not the other.
+  const int entered =
+      io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 0, 0, nullptr);
+  if (entered < 0) return absl::ErrnoToStatus(-entered, "io_uring_enter");
   limit_ = params.cq_entries - kReserve;
   RegisterTables(options);
   return absl::OkStatus();
@@ -236,7 +240,7 @@ void UringRing::Wait(int64_t timeout_nanos) {
 }
 
 bool UringRing::WakeByMessage(int ring_fd, int wake_fd) {
-  if ((features_ & kMsgRing) == 0) return false;
+  if ((features_ & kMsgRing) == 0 || ring_fd < 0) return false;
   io_uring_sqe* sqe = NextSqe();
   io_uring_prep_msg_ring(sqe, ring_fd, 0, 0, 0);
   sqe->user_data = static_cast<uint64_t>(wake_fd) << kTagBits | kWakeTag;

@@ -16,7 +16,7 @@ namespace sluice {
 
 class UringRing final : public Ring {
  public:
-  // Errors: io_uring_setup's.
+  // Errors: io_uring_setup's and io_uring_enter's.
   static absl::StatusOr<std::unique_ptr<UringRing>> Create(
       const RingOptions& options);
   ~UringRing() override;

@@ -14,9 +14,32 @@
 
 #include "core/task.h"
 #include "tests/support/test_reactor.h"
+#include "tests/unit/core/ring_masks.h"
 
 namespace sluice {
 namespace {
+
+// What goes through the door to the kernel is tested with both.
+class DoorTest : public testing::TestWithParam<RingMask> {
+ protected:
+  ReactorOptions Options(PollMode mode = PollMode::kHybrid) {
+    ReactorOptions options;
+    options.poll_mode = mode;
+    options.ring.features = GetParam().features;
+    return options;
+  }
+};
+class RingOpTest : public DoorTest {};
+class CallOnTest : public DoorTest {};
+class CallBlockingTest : public DoorTest {};
+
+constexpr auto kDoorName = &RingMaskName<testing::TestParamInfo<RingMask>>;
+INSTANTIATE_TEST_SUITE_P(Doors, RingOpTest, testing::ValuesIn(kRingDoors),
+                         kDoorName);
+INSTANTIATE_TEST_SUITE_P(Doors, CallOnTest, testing::ValuesIn(kRingDoors),
+                         kDoorName);
+INSTANTIATE_TEST_SUITE_P(Doors, CallBlockingTest, testing::ValuesIn(kRingDoors),
+                         kDoorName);
 
 Task<int32_t> ReadPipe(Reactor* reactor, int fd, char* to) {
   RingOp op(reactor);
@@ -25,8 +48,8 @@ Task<int32_t> ReadPipe(Reactor* reactor, int fd, char* to) {
   co_return result;
 }
 
-TEST(RingOp, ReturnsTheResult) {
-  TestReactor reactor;
+TEST_P(RingOpTest, ReturnsTheResult) {
+  TestReactor reactor(TestClock::kFake, Options());
   std::array<int, 2> fds;
   ASSERT_EQ(pipe(fds.data()), 0);
   char byte = 0;
@@ -43,8 +66,8 @@ TEST(RingOp, ReturnsTheResult) {
   close(fds[1]);
 }
 
-TEST(RingOp, ReturnsTheErrno) {
-  TestReactor reactor;
+TEST_P(RingOpTest, ReturnsTheErrno) {
+  TestReactor reactor(TestClock::kFake, Options());
   char byte = 0;
 
   Task<int32_t> task = ReadPipe(reactor.get(), -1, &byte);
@@ -64,8 +87,8 @@ Task<void> ReadUntilCancelled(Reactor* reactor, int fd, RingRequest** current,
   *current = nullptr;
 }
 
-TEST(RingOp, IsCancelledByMakingItFail) {
-  TestReactor reactor;
+TEST_P(RingOpTest, IsCancelledByMakingItFail) {
+  TestReactor reactor(TestClock::kFake, Options());
   std::array<int, 2> fds;
   ASSERT_EQ(pipe(fds.data()), 0);
   RingRequest* current = nullptr;
@@ -168,9 +191,9 @@ Task<void> NothingOn(Reactor* target) {
   co_await call;
 }
 
-TEST(CallOn, RunsOnTheOtherThreadAndResumesHere) {
-  TestReactorThread other;
-  TestReactor reactor;
+TEST_P(CallOnTest, RunsOnTheOtherThreadAndResumesHere) {
+  TestReactorThread other(Options());
+  TestReactor reactor(TestClock::kFake, Options());
   std::thread::id there;
   other.Run([&] { there = std::this_thread::get_id(); });
 
@@ -181,8 +204,8 @@ TEST(CallOn, RunsOnTheOtherThreadAndResumesHere) {
   EXPECT_NE(there, std::this_thread::get_id());
 }
 
-TEST(CallOn, OnItsOwnReactorRunsAtOnce) {
-  TestReactor reactor;
+TEST_P(CallOnTest, OnItsOwnReactorRunsAtOnce) {
+  TestReactor reactor(TestClock::kFake, Options());
 
   Task<std::thread::id> task = WhereOn(reactor.get());
 
@@ -190,9 +213,9 @@ TEST(CallOn, OnItsOwnReactorRunsAtOnce) {
   EXPECT_EQ(task.await_resume(), std::this_thread::get_id());
 }
 
-TEST(CallOn, CarriesMoveOnlyResultsAndNone) {
-  TestReactorThread other;
-  TestReactor reactor;
+TEST_P(CallOnTest, CarriesMoveOnlyResultsAndNone) {
+  TestReactorThread other(Options());
+  TestReactor reactor(TestClock::kFake, Options());
 
   Task<int> task = MoveOnlyFrom(other.reactor());
   Task<void> nothing = NothingOn(other.reactor());
@@ -213,10 +236,8 @@ Task<void> CallMany(Reactor* target, int64_t* counter, int64_t count,
 }
 
 // Both directions at once, 100,000 calls in all.
-void CallBackAndForth(PollMode mode) {
+void CallBackAndForth(const ReactorOptions& options) {
   constexpr int64_t kEach = 50'000;
-  ReactorOptions options;
-  options.poll_mode = mode;
   TestReactorThread first(options);
   TestReactorThread second(options);
   std::array<int64_t, 2> counters{};
@@ -239,12 +260,12 @@ void CallBackAndForth(PollMode mode) {
   second.Run([&] { EXPECT_EQ(scopes[1].size(), 0u); });
 }
 
-TEST(CallOn, AHundredThousandTimesAsleep) {
-  CallBackAndForth(PollMode::kEvent);
+TEST_P(CallOnTest, AHundredThousandTimesAsleep) {
+  CallBackAndForth(Options(PollMode::kEvent));
 }
 
-TEST(CallOn, AHundredThousandTimesSpinning) {
-  CallBackAndForth(PollMode::kHybrid);
+TEST_P(CallOnTest, AHundredThousandTimesSpinning) {
+  CallBackAndForth(Options(PollMode::kHybrid));
 }
 
 struct Square {
@@ -259,9 +280,9 @@ Task<int> SquareOnPool(BlockingPool* pool, int value) {
   co_return result;
 }
 
-TEST(CallBlocking, ResumesHereWithTheResult) {
+TEST_P(CallBlockingTest, ResumesHereWithTheResult) {
   BlockingPool pool(2);
-  TestReactor reactor;
+  TestReactor reactor(TestClock::kFake, Options());
   std::vector<Task<int>> tasks;
   for (int i = 0; i < 100; ++i) tasks.push_back(SquareOnPool(&pool, i));
 

@@ -22,7 +22,14 @@ inline constexpr RingMask kRingMasks[] = {
     {"NoMsgRing", kAllRingFeatures & ~uint32_t{kMsgRing}},
     {"NoFixedFiles", kAllRingFeatures & ~uint32_t{kFixedFiles}},
     {"NoFixedBuffers", kAllRingFeatures & ~uint32_t{kFixedBuffers}},
-    {"None", 0},
+    {"OnlyIoUring", kIoUring},
+    {"NoIoUring", kAllRingFeatures & ~uint32_t{kIoUring}},
+};
+
+// The two ways to the kernel.
+inline constexpr RingMask kRingDoors[] = {
+    {"IoUring", kAllRingFeatures},
+    {"Epoll", 0},
 };
 
 inline void PrintTo(const RingMask& mask, std::ostream* out) {

@@ -404,11 +404,11 @@ TEST(Ring, TheKernelsRefusalIsAStatus) {
 
 TEST(Ring, DeferringWithoutASingleIssuerIsMaskedOff) {
   RingOptions options;
-  options.features = kDeferTaskrun;
+  options.features = kIoUring | kDeferTaskrun;
 
   auto ring = *Ring::Create(options);
 
-  EXPECT_EQ(ring->features(), 0u);
+  EXPECT_EQ(ring->features(), kIoUring);
 }
 
 }  // namespace
