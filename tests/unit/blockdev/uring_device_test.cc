@@ -1,4 +1,4 @@
-// The data path of files, on a real ring.
+// The data path of files, on a real ring and on what stands in for one.
 #include "blockdev/uring_device.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include "core/frame_slab.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/blockdev/device_test_util.h"
+#include "tests/unit/blockdev/folders_and_doors.h"
 
 namespace sluice::blockdev {
 namespace {
@@ -35,15 +36,17 @@ void ExpectRoundTrip(TestReactor* reactor, BlockDevice* device, uint64_t offset,
   EXPECT_TRUE(in.Equals(out));
 }
 
-class UringDeviceFolder : public testing::TestWithParam<const char*> {
+class UringDeviceFolder : public testing::TestWithParam<FolderAndDoor> {
  protected:
-  std::string folder() const {
-    return *GetParam() == '\0' ? TempFolder() : GetParam();
-  }
+  std::string folder() const { return FolderOf(GetParam()); }
+  RingOptions Options() const { return Through(GetParam()); }
 };
 
+INSTANTIATE_TEST_SUITE_P(, UringDeviceFolder, FoldersAndDoors(),
+                         &FolderAndDoorName);
+
 TEST_P(UringDeviceFolder, RoundTripsFuaAndFlush) {
-  TestReactor reactor;
+  TestReactor reactor(Options());
   TempFile file(8 * kMeg, folder());
   for (const uint32_t block_bytes : {512u, 4096u}) {
     Opened opened(&reactor, At(file.path(), block_bytes));
@@ -61,7 +64,7 @@ TEST_P(UringDeviceFolder, RoundTripsFuaAndFlush) {
 }
 
 TEST_P(UringDeviceFolder, MemoryAtOddAddressesIsCopied) {
-  TestReactor reactor;
+  TestReactor reactor(Options());
   TempFile file(8 * kMeg, folder());
   Opened opened(&reactor, At(file.path()));
   for (const size_t length : {size_t{512}, size_t{1} << 20, size_t{1049088}}) {
@@ -75,7 +78,7 @@ TEST_P(UringDeviceFolder, MemoryAtOddAddressesIsCopied) {
 }
 
 TEST_P(UringDeviceFolder, RangeErrors) {
-  TestReactor reactor;
+  TestReactor reactor(Options());
   TempFile file(kMeg, folder());
   Opened opened(&reactor, At(file.path()));
   BlockDevice* const device = opened.device.get();
@@ -90,10 +93,13 @@ TEST_P(UringDeviceFolder, RangeErrors) {
             IoResult::kOutOfRange);
 }
 
-INSTANTIATE_TEST_SUITE_P(, UringDeviceFolder, testing::Values("", "/dev/shm"),
-                         [](const auto& test) {
-                           return *test.param == '\0' ? "Tmpdir" : "Tmpfs";
-                         });
+class UringDeviceTest : public testing::TestWithParam<RingMask> {
+ protected:
+  RingOptions Options() const { return Through(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Doors, UringDeviceTest, testing::ValuesIn(kRingDoors),
+                         &RingMaskName<testing::TestParamInfo<RingMask>>);
 
 Task<void> WriteThenRead(BlockDevice* device, uint64_t offset,
                          const Buffer* out, const Buffer* in, int* good) {
@@ -103,8 +109,8 @@ Task<void> WriteThenRead(BlockDevice* device, uint64_t offset,
   if (read == IoResult::kOk && in->Equals(*out)) ++*good;
 }
 
-TEST(UringDevice, MoreUnalignedThanBounceBuffers) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, MoreUnalignedThanBounceBuffers) {
+  TestReactor reactor(Options());
   TempFile file(8 * kMeg);
   Opened opened(&reactor, At(file.path()));
   std::vector<std::unique_ptr<Buffer>> buffers;
@@ -124,8 +130,8 @@ TEST(UringDevice, MoreUnalignedThanBounceBuffers) {
   EXPECT_EQ(good, 100);
 }
 
-TEST(UringDevice, ReadOnlyRefusesChanges) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, ReadOnlyRefusesChanges) {
+  TestReactor reactor(Options());
   TempFile file(kMeg);
   BackingOptions options = At(file.path());
   options.read_only = true;
@@ -141,8 +147,8 @@ TEST(UringDevice, ReadOnlyRefusesChanges) {
   EXPECT_EQ(reactor.Run(opened.device->Flush()), IoResult::kOk);
 }
 
-TEST(UringDevice, ReadPastAShrunkFileIsAFault) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, ReadPastAShrunkFileIsAFault) {
+  TestReactor reactor(Options());
   for (const char* const folder : {"", "/dev/shm"}) {
     TempFile file(kMeg, *folder == '\0' ? TempFolder() : folder);
     Opened opened(&reactor, At(file.path()));
@@ -156,8 +162,8 @@ TEST(UringDevice, ReadPastAShrunkFileIsAFault) {
   }
 }
 
-TEST(UringDevice, ShortReadsAreResumed) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, ShortReadsAreResumed) {
+  TestReactor reactor(Options());
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   UringFile file;
@@ -184,12 +190,12 @@ TEST(UringDevice, ShortReadsAreResumed) {
 }
 
 // The limit makes the kernel's writes short, then EFBIG.
-TEST(UringDevice, NoSpaceAfterAShortWrite) {
+TEST_P(UringDeviceTest, NoSpaceAfterAShortWrite) {
   signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   for (const char* const folder : {"", "/dev/shm"}) {
-    TestReactor reactor;
+    TestReactor reactor(Options());
     TempFile file(kMeg, *folder == '\0' ? TempFolder() : folder);
     Opened opened(&reactor, At(file.path()));
     Buffer out(64 << 10);
@@ -213,7 +219,7 @@ TEST(UringDevice, NoSpaceAfterAShortWrite) {
   }
 }
 
-TEST(UringDevice, FullFileSystemIsNoSpaceAndRecovers) {
+TEST_P(UringDeviceTest, FullFileSystemIsNoSpaceAndRecovers) {
   const std::string folder = UniquePath("small_mount");
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   if (mount("none", folder.c_str(), "tmpfs", 0, "size=1m") != 0) {
@@ -221,7 +227,7 @@ TEST(UringDevice, FullFileSystemIsNoSpaceAndRecovers) {
     GTEST_SKIP() << "cannot mount a tmpfs";
   }
   {
-    TestReactor reactor;
+    TestReactor reactor(Options());
     TempFile file(4 * kMeg, folder);
     Opened opened(&reactor, At(file.path()));
     BlockDevice* const device = opened.device.get();
@@ -242,8 +248,8 @@ TEST(UringDevice, FullFileSystemIsNoSpaceAndRecovers) {
 }
 
 // A command costs a few frames of the slab: none of them is large.
-TEST(UringDevice, FramesAreSmall) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, FramesAreSmall) {
+  TestReactor reactor(Options());
   TempFile file(kMeg);
   Opened opened(&reactor, At(file.path()));
   Buffer odd(8192, 1);
@@ -257,8 +263,8 @@ TEST(UringDevice, FramesAreSmall) {
   EXPECT_LE(FrameSlab::ThreadStats().largest_bytes, 1024u);
 }
 
-TEST(UringDevice, FuaWithoutDsyncFlushesBehind) {
-  TestReactor reactor;
+TEST_P(UringDeviceTest, FuaWithoutDsyncFlushesBehind) {
+  TestReactor reactor(Options());
   TempFile temp(kMeg);
   UringFile file;
   file.fd = open(temp.path().c_str(), O_RDWR | O_CLOEXEC);
@@ -291,7 +297,8 @@ TEST_P(UringDeviceFeature, WorksWithoutIt) {
   const int out_index =
       reactor->ring()->AddBuffer(out.data(), out.length_bytes());
   const int in_index = reactor->ring()->AddBuffer(in.data(), in.length_bytes());
-  EXPECT_EQ(out_index >= 0, GetParam() != kFixedBuffers);
+  EXPECT_EQ(out_index >= 0,
+            GetParam() != kFixedBuffers && GetParam() != kIoUring);
   BlockDevice* const device = opened.device.get();
 
   EXPECT_EQ(reactor.Run(device->Write(4096, out.io(out_index), true)),
@@ -310,7 +317,7 @@ TEST_P(UringDeviceFeature, WorksWithoutIt) {
 INSTANTIATE_TEST_SUITE_P(, UringDeviceFeature,
                          testing::Values(0u, kSingleIssuer, kDeferTaskrun,
                                          kMultishotPoll, kMsgRing, kFixedFiles,
-                                         kFixedBuffers));
+                                         kFixedBuffers, kIoUring));
 
 Task<void> ReadOne(BlockDevice* device, uint64_t offset, IoBuffer buffer,
                    int* good) {
@@ -319,8 +326,8 @@ Task<void> ReadOne(BlockDevice* device, uint64_t offset, IoBuffer buffer,
 }
 
 // R17: more operations than completion entries never overflow the ring.
-TEST(UringDevice, ThousandsInFlightNeverOverflowTheRing) {
-  RingOptions options;
+TEST_P(UringDeviceTest, ThousandsInFlightNeverOverflowTheRing) {
+  RingOptions options = Options();
   options.entries = 64;
   options.completions = 4096;
   TestReactor reactor(options);

@@ -5,6 +5,7 @@
 #include "blockdev/uring_device.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/blockdev/device_test_util.h"
+#include "tests/unit/blockdev/folders_and_doors.h"
 
 namespace sluice::blockdev {
 namespace {
@@ -12,10 +13,10 @@ namespace {
 constexpr uint64_t kFileBytes = 4 * kMeg;
 
 // A file full of ones, through the backing or with the support told.
-class UringSpace : public testing::TestWithParam<const char*> {
+class UringSpace : public testing::TestWithParam<FolderAndDoor> {
  protected:
   UringSpace()
-      : file_(kFileBytes, *GetParam() == '\0' ? TempFolder() : GetParam()) {
+      : reactor_(Through(GetParam())), file_(kFileBytes, FolderOf(GetParam())) {
     fd_ = open(file_.path().c_str(), O_RDWR | O_CLOEXEC);
     std::memset(ones_.data(), 1, ones_.length_bytes());
     FillWithOnes();
@@ -171,10 +172,7 @@ TEST_P(UringSpace, ManyAtOnceTakeTurns) {
   ExpectZeroOnlyIn(0, kFileBytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(, UringSpace, testing::Values("", "/dev/shm"),
-                         [](const auto& test) {
-                           return *test.param == '\0' ? "Tmpdir" : "Tmpfs";
-                         });
+INSTANTIATE_TEST_SUITE_P(, UringSpace, FoldersAndDoors(), &FolderAndDoorName);
 
 }  // namespace
 }  // namespace sluice::blockdev
