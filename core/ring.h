@@ -151,8 +151,9 @@ class Ring {
   virtual RingFile AddFile(int fd) = 0;
   virtual void RemoveFile(RingFile file) = 0;
 
-  // Fixed buffers: the index to use with *_FIXED, or -1 when the kernel or the
-  // locked-memory limit refuses. `bytes` at most 1 GiB.
+  // Fixed buffers: the index to use with *_FIXED, or -1 when the table is full
+  // or the kernel refuses, for the limit on locked memory as a rule: said once
+  // per process. `bytes` at most 1 GiB.
   virtual int AddBuffer(void* address, size_t bytes) = 0;
   virtual void RemoveBuffer(int index) = 0;
 

@@ -2,10 +2,13 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstring>
 #include <iterator>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/uring_ring.h"
 
 namespace sluice {
@@ -34,6 +37,17 @@ void FreeSlot(uint64_t (&bitmap)[64], int slot) {
   const auto index = static_cast<size_t>(slot);
   SLUICE_CHECK((bitmap[index / 64] >> (index % 64) & 1) == 0);
   bitmap[index / 64] |= uint64_t{1} << (index % 64);
+}
+
+// Once per process: it is the limit, for every ring.
+void WarnOnce(size_t bytes, int error) {
+  static std::atomic<bool> warned{false};
+  if (warned.exchange(true)) return;
+  SLUICE_LOG(kWarning)
+      << "io_uring cannot register buffers and goes on without, a little "
+         "slower; the limit on locked memory is too low (ulimit -l, "
+         "LimitMEMLOCK=)"
+      << KV("bytes", bytes) << KV("error", std::strerror(error));
 }
 
 }  // namespace
@@ -86,6 +100,7 @@ int UringRing::AddBuffer(void* address, size_t bytes) {
       &ring_, static_cast<unsigned>(slot), &buffer, &tag, 1);
   if (rc == 1) return slot;
   FreeSlot(free_buffers_, slot);
+  WarnOnce(bytes, -rc);
   return -1;
 }
 

@@ -1,7 +1,11 @@
-// Kernels and seccomp profiles that refuse io_uring: another door, and one
-// warning of it.
+// Kernels and seccomp profiles that refuse io_uring, and limits that refuse its
+// buffers: sluice goes on without, and says so once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,8 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "core/check.h"
 #include "core/ring.h"
-#include "tests/support/refuse_io_uring.h"
+#include "tests/support/plain_container.h"
 #include "tests/support/status_matchers.h"
 
 namespace sluice {
@@ -64,6 +69,42 @@ TEST(RingRefused, ALackOfMemoryIsNoRefusal) {
   EXPECT_THAT(CreateRefused({.error = ENOMEM}),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("io_uring_setup")));
+}
+
+// Locked memory is counted against those without this.
+void DropIpcLock() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  SLUICE_CHECK(syscall(SYS_capget, &header, data) == 0);
+  data[0].effective &= ~(1U << CAP_IPC_LOCK);
+  SLUICE_CHECK(syscall(SYS_capset, &header, data) == 0);
+}
+
+TEST(RingRefused, BuffersBeyondTheLimitAreSaidOnce) {
+  alignas(4096) static char memory[8 << 20];
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  // Enough for the ring itself, which newer kernels count too.
+  const rlimit little = {2 << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &little), 0);
+  testing::internal::CaptureStderr();
+  std::thread([] {
+    DropIpcLock();
+    auto ring = *Ring::Create(RingOptions());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(ring->AddBuffer(memory, sizeof(memory)), -1);
+    }
+    const int small = ring->AddBuffer(memory, 4096);
+    EXPECT_GE(small, 0);
+    ring->RemoveBuffer(small);
+  }).join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, AllOf(HasSubstr(" warning io_uring cannot register"),
+                          HasSubstr("ulimit -l"), HasSubstr("bytes=8388608"),
+                          HasSubstr("Cannot allocate memory")));
 }
 
 TEST(RingRefused, MaskedOffNothingIsSaid) {

@@ -1,10 +1,13 @@
-#include "tests/support/refuse_io_uring.h"
+#include "tests/support/plain_container.h"
 
+#include <grp.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -14,6 +17,9 @@
 
 namespace sluice {
 namespace {
+
+constexpr uid_t kNobody = 65534;
+constexpr rlim_t kLockedBytes = 8 << 20;
 
 #if defined(__x86_64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
@@ -42,6 +48,17 @@ sock_filter Return(uint32_t action) {
 }
 
 }  // namespace
+
+void BecomeOrdinaryUser() {
+  const rlimit locked = {kLockedBytes, kLockedBytes};
+  SLUICE_CHECK(setrlimit(RLIMIT_MEMLOCK, &locked) == 0);
+  if (geteuid() != 0) return;
+  SLUICE_CHECK(setgroups(0, nullptr) == 0);
+  SLUICE_CHECK(setgid(kNobody) == 0);
+  SLUICE_CHECK(setuid(kNobody) == 0);
+  // As after an exec: its own /proc can be read.
+  SLUICE_CHECK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+}
 
 void RefuseIoUring(int error, UringCalls calls) {
   const bool all = calls == UringCalls::kAll;
