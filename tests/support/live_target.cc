@@ -47,13 +47,14 @@ target::TargetOptions LiveTarget::Options() {
   options.subsystems = {subsystem};
   options.listen = {"127.0.0.1:0"};
   options.machine_id = "live";
+  options.log_level = LogLevel::kError;
   return options;
 }
 
 LiveTarget::LiveTarget(const target::TargetOptions& options,
                        std::vector<FakeDeviceOptions> devices)
     : fabric_(std::move(devices)) {
-  SetLogLevel(LogLevel::kError);
+  SetLogLevel(options.log_level);
   conformance::SetSlowness(kSlowness);
   auto started = target::Target::Start(options, fabric_.api());
   SLUICE_CHECK(started.ok());

@@ -47,7 +47,7 @@ struct LiveHost {
 
 class LiveTarget {
  public:
-  // One namespace, "ram:64M"; loopback; one reactor.
+  // One namespace, "ram:64M"; loopback; one reactor; only errors are logged.
   static target::TargetOptions Options();
 
   explicit LiveTarget(const target::TargetOptions& options,
