@@ -32,6 +32,12 @@ inline constexpr RingMask kRingDoors[] = {
     {"Epoll", 0},
 };
 
+// Then a test that is about io_uring has nothing to say.
+inline bool IoUringIsRefused() {
+  const auto ring = Ring::Create(RingOptions());
+  return ring.ok() && ((*ring)->features() & kIoUring) == 0;
+}
+
 inline void PrintTo(const RingMask& mask, std::ostream* out) {
   *out << mask.name;
 }

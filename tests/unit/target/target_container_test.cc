@@ -19,6 +19,7 @@
 #include "tests/conformance/pattern.h"
 #include "tests/support/live_target.h"
 #include "tests/support/plain_container.h"
+#include "tests/unit/core/ring_masks.h"
 
 namespace sluice::target {
 namespace {
@@ -179,10 +180,7 @@ TEST_F(ContainerTest, ServesWithoutIoUring) {
 }
 
 TEST_F(ContainerTest, ServesWithoutRegisteredBuffers) {
-  const auto ring = Ring::Create(RingOptions());
-  if (!ring.ok() || ((*ring)->features() & kIoUring) == 0) {
-    GTEST_SKIP() << "io_uring is refused here";
-  }
+  if (IoUringIsRefused()) GTEST_SKIP() << "io_uring is refused here";
 
   EXPECT_EXIT(ServeInContainer(file_.path(), IoUring::kAllowed),
               testing::ExitedWithCode(0),
