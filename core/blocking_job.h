@@ -13,7 +13,7 @@ struct BlockingJob : ListNode {
 
  private:
   friend class BlockingPool;
-  bool queued = false;  // under the pool's lock
+  bool queued_ = false;  // under the pool's lock
 };
 
 }  // namespace sluice

@@ -33,7 +33,7 @@ BlockingPool::~BlockingPool() {
 void BlockingPool::Submit(BlockingJob* job) {
   std::lock_guard<std::mutex> lock(mutex_);
   queue_.PushBack(job);
-  job->queued = true;
+  job->queued_ = true;
   ++queued_;
   if (queued_ > idle_ && static_cast<int>(threads_.size()) < threads_max_) {
     threads_.emplace_back(&BlockingPool::ThreadMain, this);
@@ -44,9 +44,9 @@ void BlockingPool::Submit(BlockingJob* job) {
 
 bool BlockingPool::Withdraw(BlockingJob* job) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!job->queued) return false;
+  if (!job->queued_) return false;
   queue_.Remove(job);
-  job->queued = false;
+  job->queued_ = false;
   --queued_;
   return true;
 }
@@ -64,7 +64,7 @@ void BlockingPool::ThreadMain() {
     --idle_;
     BlockingJob* job = queue_.PopFront();
     if (job == nullptr) return;
-    job->queued = false;
+    job->queued_ = false;
     --queued_;
     lock.unlock();
     job->work(job);

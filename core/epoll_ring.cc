@@ -51,7 +51,7 @@ absl::Status EpollRing::Init(const RingOptions& options) {
   SLUICE_CHECK(options.completions > 2 * kReserve);
   SLUICE_CHECK(options.threads > 0);
   limit_ = options.completions - kReserve;
-  pool_.emplace(options.threads);
+  pool_ = std::make_unique<BlockingPool>(options.threads);
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -64,7 +64,7 @@ absl::Status EpollRing::Init(const RingOptions& options) {
 
 EpollRing::~EpollRing() {
   Drain();
-  pool_.reset();  // a thread may still be about to wake us
+  pool_ = nullptr;  // a thread may still be about to wake us
   if (wake_fd_ >= 0) close(wake_fd_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
 }

@@ -15,7 +15,6 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "core/blocking_pool.h"
 #include "core/ring.h"
@@ -63,10 +62,10 @@ class EpollRing final : public Ring {
   size_t events_begin_ = 0;
   size_t events_end_ = 0;
   IntrusiveList<RingRequest> reaped_;  // taken from finished_
-  mutable std::mutex mutex_;           // of what follows
+  mutable std::mutex mutex_;           // of the next two
   IntrusiveList<RingRequest> finished_;
   bool sleeping_ = false;
-  std::optional<BlockingPool> pool_;
+  std::unique_ptr<BlockingPool> pool_;
 };
 
 }  // namespace sluice

@@ -72,11 +72,12 @@ class RingRequest : public RingSink, public BlockingJob {
   friend class EpollRing;
   friend class UringRing;
 
-  // kIdle -> kInFlight or kWaiting (Start); kWaiting -> kInFlight (Reap made
-  // room) or kCancelled (Cancel); kInFlight <-> kCancelling (an io_uring's:
-  // Cancel asked, its turn came); kInFlight, kCancelling, kCancelled -> kIdle
-  // (Reap, just before OnCompletion). In a list of Ring's in kWaiting and
-  // kCancelled.
+  // kIdle -> kInFlight or kWaiting (Start); kWaiting -> kInFlight (Reap or
+  // Cancel made room) or kCancelled (Cancel); kInFlight -> kCancelled (Cancel,
+  // no thread had begun it); kInFlight <-> kCancelling (on an io_uring: Cancel
+  // asked, its turn came); kInFlight, kCancelling, kCancelled -> kIdle (Reap,
+  // just before OnCompletion). In a list of Ring's in kWaiting and kCancelled,
+  // of the door's in kCancelling and, without io_uring, in kInFlight.
   enum class State : uint8_t {
     kIdle,
     kWaiting,
