@@ -1,0 +1,48 @@
+// One measured run of two threads, each on a processor of its own: what they
+// did, how long it took, what it cost each of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sluice::bench {
+
+// What one side says of its run.
+struct SideResult {
+  bool ok = true;
+  std::string error;
+  uint64_t count = 0;  // messages or bytes, as the case counts
+  int64_t wall_nanos = 0;
+  int64_t cpu_nanos = 0;         // of its thread
+  std::vector<int64_t> samples;  // nanoseconds, of the side that measures
+};
+
+struct RunResult {
+  SideResult active;
+  SideResult passive;
+
+  bool ok() const { return active.ok && passive.ok; }
+  double per_second() const {
+    return static_cast<double>(active.count) * 1e9 /
+           static_cast<double>(active.wall_nanos);
+  }
+  // The sample at that share of them, in microseconds; 0 without samples.
+  double percentile_us(double share) const;
+};
+
+int64_t NowNanos();
+int64_t ThreadCpuNanos();
+// Only where there is more than one processor.
+void PinThread(unsigned int cpu);
+
+// Runs both sides; `passive` first says that it is ready by the argument's
+// call.
+RunResult RunPair(
+    const std::function<SideResult()>& active,
+    const std::function<SideResult(const std::function<void()>&)>& passive);
+
+double Median(std::vector<double> values);
+
+}  // namespace sluice::bench

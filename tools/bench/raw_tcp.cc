@@ -1,0 +1,217 @@
+#include "tools/bench/raw_tcp.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace sluice::bench {
+namespace {
+
+constexpr size_t kBlockBytes = 128 * 1024;
+constexpr size_t kBatchBytes = 64 * 1024;
+constexpr size_t kSamplesMax = 1'000'000;
+
+SideResult Failed(const char* call) {
+  SideResult result;
+  result.ok = false;
+  result.error = std::string(call) + ": " + std::strerror(errno);
+  return result;
+}
+
+sockaddr_in Address(const std::string& text, uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  inet_pton(AF_INET, text.c_str(), &address.sin_addr);
+  return address;
+}
+
+void Tune(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+// All of it; false at the end of the stream.
+bool SendAll(int fd, const std::byte* data, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    data += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+bool ReceiveAll(int fd, std::byte* data, size_t bytes, bool polling) {
+  while (bytes > 0) {
+    const ssize_t got = recv(fd, data, bytes, polling ? MSG_DONTWAIT : 0);
+    if (got < 0 && errno == EAGAIN) continue;
+    if (got <= 0) return false;
+    data += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+// A connection between the two sides, which `active` and `passive` then use.
+template <typename Active, typename Passive>
+RunResult RunConnected(const RawOptions& options, Active active,
+                       Passive passive) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = Address(options.address, 0);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t bytes = sizeof(address);
+  RunResult failed;
+  if (bind(listener, generic, bytes) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, generic, &bytes) != 0) {
+    failed.active = Failed("listen");
+    close(listener);
+    return failed;
+  }
+  const RunResult result = RunPair(
+      [&] {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, generic, sizeof(address)) != 0) {
+          return Failed("connect");
+        }
+        Tune(fd);
+        SideResult side = active(fd);
+        close(fd);
+        return side;
+      },
+      [&](const std::function<void()>& ready) {
+        ready();
+        const int fd = accept(listener, nullptr, nullptr);
+        if (fd < 0) return Failed("accept");
+        Tune(fd);
+        SideResult side = passive(fd);
+        close(fd);
+        return side;
+      });
+  close(listener);
+  return result;
+}
+
+// Measures what `work` does.
+template <typename Work>
+SideResult Measure(Work work) {
+  SideResult side;
+  const int64_t wall = NowNanos();
+  const int64_t cpu = ThreadCpuNanos();
+  work(&side);
+  side.wall_nanos = NowNanos() - wall;
+  side.cpu_nanos = ThreadCpuNanos() - cpu;
+  return side;
+}
+
+}  // namespace
+
+RunResult RawStream(const RawOptions& options) {
+  const auto limit = static_cast<int64_t>(options.seconds * 1e9);
+  return RunConnected(
+      options,
+      [limit](int fd) {
+        return Measure([&](SideResult* side) {
+          const std::vector<std::byte> block(kBlockBytes, std::byte{0x5a});
+          const int64_t end = NowNanos() + limit;
+          while (NowNanos() < end && SendAll(fd, block.data(), block.size())) {
+            side->count += block.size();
+          }
+          shutdown(fd, SHUT_WR);
+          std::byte last;
+          recv(fd, &last, 1, 0);  // all of it has been received
+        });
+      },
+      [](int fd) {
+        return Measure([&](SideResult* side) {
+          std::vector<std::byte> block(kBlockBytes);
+          ssize_t got;
+          while ((got = recv(fd, block.data(), block.size(), 0)) > 0) {
+            side->count += static_cast<uint64_t>(got);
+          }
+        });
+      });
+}
+
+RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling) {
+  const auto limit = static_cast<int64_t>(options.seconds * 1e9);
+  return RunConnected(
+      options,
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          std::vector<std::byte> message(bytes, std::byte{0x5a});
+          side->samples.reserve(kSamplesMax);
+          int64_t now = NowNanos();
+          const int64_t end = now + limit;
+          while (now < end && side->samples.size() < kSamplesMax) {
+            if (!SendAll(fd, message.data(), bytes)) break;
+            if (!ReceiveAll(fd, message.data(), bytes, polling)) break;
+            const int64_t later = NowNanos();
+            side->samples.push_back(later - now);
+            now = later;
+            ++side->count;
+          }
+        });
+      },
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          std::vector<std::byte> message(bytes);
+          while (ReceiveAll(fd, message.data(), bytes, polling) &&
+                 SendAll(fd, message.data(), bytes)) {
+            ++side->count;
+          }
+        });
+      });
+}
+
+RunResult RawMessages(const RawOptions& options, size_t bytes) {
+  const auto limit = static_cast<int64_t>(options.seconds * 1e9);
+  const size_t per_batch = kBatchBytes / bytes;
+  return RunConnected(
+      options,
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          const std::vector<std::byte> message(bytes, std::byte{0x5a});
+          std::vector<std::byte> batch(per_batch * bytes);
+          const int64_t end = NowNanos() + limit;
+          while (NowNanos() < end) {
+            for (size_t i = 0; i < per_batch; ++i) {
+              std::memcpy(batch.data() + i * bytes, message.data(), bytes);
+            }
+            if (!SendAll(fd, batch.data(), batch.size())) break;
+            side->count += per_batch;
+          }
+          shutdown(fd, SHUT_WR);
+          std::byte last;
+          recv(fd, &last, 1, 0);
+        });
+      },
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          std::vector<std::byte> batch(kBatchBytes + bytes);
+          std::vector<std::byte> slots(256 * bytes);  // where messages go
+          size_t held = 0;
+          ssize_t got;
+          while ((got = recv(fd, batch.data() + held, kBatchBytes, 0)) > 0) {
+            held += static_cast<size_t>(got);
+            size_t taken = 0;
+            for (; held - taken >= bytes; taken += bytes) {
+              std::memcpy(slots.data() + side->count++ % 256 * bytes,
+                          batch.data() + taken, bytes);
+            }
+            std::memmove(batch.data(), batch.data() + taken, held - taken);
+            held -= taken;
+          }
+        });
+      });
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,26 @@
+// What plain TCP sockets do on the same machine, in the same run: the yardstick
+// of the iWARP provider.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tools/bench/bench_run.h"
+
+namespace sluice::bench {
+
+struct RawOptions {
+  std::string address = "127.0.0.1";
+  double seconds = 1;
+};
+
+// One stream, blocks of 128 KiB, both ends in blocking calls: as iperf3.
+RunResult RawStream(const RawOptions& options);
+// Messages of `bytes` back and forth; `polling`: neither side sleeps.
+RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling);
+// Messages of `bytes`, each copied into a batch of 64 KiB and out of one, each
+// batch one system call.
+RunResult RawMessages(const RawOptions& options, size_t bytes);
+
+}  // namespace sluice::bench
