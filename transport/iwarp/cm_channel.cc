@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
+#include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
 namespace {
 
 constexpr int kRounds = 4;
+constexpr size_t kDyingChannelsMax = 8;
 
 void CloseChannel(EventChannel* channel) {
   for (const int fd : {channel->epoll_fd, channel->timer_fd}) {
@@ -195,8 +198,20 @@ rdma_event_channel* CreateEventChannel() {
   return nullptr;
 }
 
+// Programs with threads destroy a channel that another thread is about to wait
+// for, end, and rely on a wait that does not end before: with a helper thread,
+// which means such programs, the last few channels outlive their destruction.
 void DestroyEventChannel(rdma_event_channel* raw) {
-  CloseChannel(EventChannel::From(raw));
+  EventChannel* channel = EventChannel::From(raw);
+  if (GetOptions().helper_thread) {
+    static auto* dying = new std::deque<EventChannel*>;
+    const std::lock_guard lock(CmMutex());
+    dying->push_back(channel);
+    if (dying->size() <= kDyingChannelsMax) return;
+    channel = dying->front();
+    dying->pop_front();
+  }
+  CloseChannel(channel);
 }
 
 }  // namespace sluice::iwarp

@@ -78,6 +78,7 @@ int CreateEp(rdma_cm_id** id, rdma_addrinfo* info, ibv_pd* pd,
              ibv_qp_init_attr* attr) {
   rdma_cm_id* made = nullptr;
   if (CreateId(nullptr, &made, nullptr, RDMA_PS_TCP) != 0) return -1;
+  if (attr != nullptr) attr->qp_type = IBV_QPT_RC;
   int result;
   if ((info->ai_flags & RAI_PASSIVE) != 0) {
     result = BindAddr(made, info->ai_src_addr);
@@ -89,10 +90,7 @@ int CreateEp(rdma_cm_id** id, rdma_addrinfo* info, ibv_pd* pd,
     result =
         ResolveAddr(made, info->ai_src_addr, info->ai_dst_addr, kResolveMillis);
     if (result == 0) result = ResolveRoute(made, kResolveMillis);
-    if (result == 0 && attr != nullptr) {
-      attr->qp_type = IBV_QPT_RC;
-      result = CmCreateQp(made, pd, attr);
-    }
+    if (result == 0 && attr != nullptr) result = CmCreateQp(made, pd, attr);
   }
   if (result == 0) {
     *id = made;

@@ -10,14 +10,13 @@ namespace sluice::iwarp {
 namespace {
 
 // With the CQ's lock held.
-void Notify(PollGroup* group, Cq* cq, bool solicited) {
+void Notify(Cq* cq, bool solicited, bool quietly) {
   const bool wanted = cq->arming == Arming::kAny ||
                       (cq->arming == Arming::kSolicited && solicited);
   if (!wanted) return;
   cq->arming = Arming::kNone;
   if (cq->channel == nullptr) return;
   if (Faults::Get().SwallowsNotification()) return;
-  const bool quietly = group->collecting == cq->channel;
   CompChannel::From(cq->channel)->events.Push(cq, quietly);
 }
 
@@ -55,7 +54,15 @@ void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited) {
   if (place >= capacity) place -= capacity;
   cq->ring[place] = wc;
   cq->count.store(count + 1, std::memory_order_release);
-  Notify(group, cq, solicited);
+  Notify(cq, solicited, /*quietly=*/group->collecting == cq->channel);
+}
+
+// What is in the queue already announces nothing by itself; what comes after
+// this call does, since it takes the same lock.
+void ArmCq(Cq* cq, Arming arming) {
+  const std::lock_guard lock(cq->lock);
+  // Asked for more before, it is not to get less.
+  cq->arming = std::max(cq->arming, arming);
 }
 
 void KillCq(Cq* cq) {

@@ -62,6 +62,8 @@ std::atomic<uint32_t>& DeadCqCount();
 // the CQ is armed for it: `solicited` for errors as well. One that does not fit
 // is lost, and the CQ with it.
 void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited);
+// ibv_req_notify_cq.
+void ArmCq(Cq* cq, Arming arming);
 // Takes out the completions of a queue pair that is being destroyed.
 void PurgeCompletions(Cq* cq, uint32_t qp_number);
 // Marks the CQ lost and says so.

@@ -179,6 +179,8 @@ int GetCqEvent(ibv_comp_channel* raw, ibv_cq** cq, void** cq_context) {
     }
     if (more) continue;
     channel->group->BeginWait();
+    // What was posted before that may have counted on this thread.
+    channel->group->SendPosted();
     const bool readable = WaitReadable(channel->fd, channel->group->epoll_fd());
     channel->group->EndWait();
     if (!readable) return -1;
@@ -209,17 +211,10 @@ int PollCq(ibv_cq* raw, int num_entries, ibv_wc* wc) {
   return Pop(cq, num_entries, wc);
 }
 
-// What is in the queue already announces nothing; what comes after this call
-// does, since it takes the same lock.
 int ReqNotifyCq(ibv_cq* raw, int solicited_only) {
   Cq* cq = Cq::From(raw);
   if (cq->group->has_posted()) cq->group->SendPosted();
-  const std::lock_guard lock(cq->lock);
-  if (solicited_only == 0) {
-    cq->arming = Arming::kAny;
-  } else if (cq->arming == Arming::kNone) {
-    cq->arming = Arming::kSolicited;
-  }
+  ArmCq(cq, solicited_only == 0 ? Arming::kAny : Arming::kSolicited);
   return 0;
 }
 

@@ -82,7 +82,7 @@ class Helper {
     waits.push_back({wake_.epoll_fd(), POLLIN, 0});
     for (const auto& group : groups) {
       waits.push_back({group->epoll_fd(), POLLIN, 0});
-      if (group->has_posted()) group->SendPosted();
+      group->SendPosted();
     }
     if (look_again) sleeping_.store(false);
     poll(waits.data(), waits.size(), look_again ? kLeaveAloneMillis : -1);

@@ -164,7 +164,8 @@ int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
       break;
     case IBV_QPS_INIT: {
       const std::lock_guard lock(qp->group->mutex);
-      if (qp->live != QpState::kIdle) return EINVAL;
+      // librdmacm's users may ask for it when it is connected already.
+      if (qp->live == QpState::kError) return EINVAL;
       qp->initialised = true;
       break;
     }

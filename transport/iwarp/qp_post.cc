@@ -103,6 +103,8 @@ bool ShouldWait(Qp* qp) {
   }
   ++qp->posts;
   if (qp->posts == 1 && qp->previous_posts <= 1) return false;
+  // Another thread sleeps, and nobody else would come to send it.
+  if (qp->group->is_waited_for()) return false;
   return qp->sends.tail - qp->sends.next < kDeferredMax &&
          qp->posted_bytes < kDeferredBytes;
 }
