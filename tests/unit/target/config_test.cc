@@ -22,6 +22,8 @@ using ::testing::StartsWith;
 TEST(ParseConfig, ReadsEveryKey) {
   const auto parsed = ParseConfig(R"(
 listen = ["10.0.0.1:4420", "[fe80::1%eth0]:4421"]
+provider = "verbs"
+iwarp-crc = "off"
 cores = "0,2-3"
 poll-mode = "poll"
 cq-depth-factor = 3
@@ -56,6 +58,8 @@ path = "null:1T"
   EXPECT_THAT(parsed->listen,
               ElementsAre("10.0.0.1:4420", "[fe80::1%eth0]:4421"));
   EXPECT_THAT(parsed->cores, ElementsAre(0, 2, 3));
+  EXPECT_EQ(parsed->provider, Provider::kVerbs);
+  EXPECT_EQ(parsed->iwarp_crc, IwarpCrc::kOff);
   EXPECT_EQ(parsed->poll_mode, PollMode::kPoll);
   EXPECT_EQ(parsed->cq_depth_factor, 3U);
   EXPECT_EQ(parsed->queue_depth, 64U);

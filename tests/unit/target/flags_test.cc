@@ -90,6 +90,10 @@ TEST(ParseFlags, ReadsEveryFlag) {
                              "--listen",
                              "[::1]",
                              "--listen=10.0.0.1:0",
+                             "--provider",
+                             "iwarp",
+                             "--iwarp-crc",
+                             "on",
                              "--cores",
                              absl::StrCat(SomeCore()),
                              "--poll-mode",
@@ -138,6 +142,8 @@ TEST(ParseFlags, ReadsEveryFlag) {
   }
   EXPECT_THAT(options.listen, ElementsAre("[::1]", "10.0.0.1:0"));
   EXPECT_THAT(options.cores, ElementsAre(SomeCore()));
+  EXPECT_EQ(options.provider, Provider::kIwarp);
+  EXPECT_EQ(options.iwarp_crc, IwarpCrc::kOn);
   EXPECT_EQ(options.poll_mode, PollMode::kEvent);
   EXPECT_EQ(options.cq_depth_factor, 2U);
   EXPECT_EQ(options.queue_depth, 1024U);
@@ -191,6 +197,8 @@ TEST(ParseFlags, RefusesInOneLineThatSaysWhatToDo) {
       {WithExport({"--buffer-pool", "4M"}), "use at least 8 MiB"},
       {WithExport({"--buffer-pool", "x"}), "--buffer-pool size 'x'"},
       {WithExport({"--block-size", "1024"}), "'1024': use 512 or 4096"},
+      {WithExport({"--provider", "siw"}), "use auto, verbs or iwarp"},
+      {WithExport({"--iwarp-crc", "yes"}), "use auto, on or off"},
       {WithExport({"--poll-mode", "fast"}), "use hybrid, poll or event"},
       {WithExport({"--cores", "1-0"}), "write ranges from low to high"},
       {WithExport({"--cores", "0,,1"}), "as in 0,2-3"},
