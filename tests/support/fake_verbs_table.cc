@@ -89,6 +89,12 @@ constexpr auto kSets = Style::kSetsErrno;
 constexpr auto kReleaseReturns = Style::kUncountedReturnsErrno;
 constexpr auto kReleaseSets = Style::kUncountedSetsErrno;
 
+// The fabric has no shared receive queues.
+ibv_srq* NoSrq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attr*/) {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
 constexpr VerbsApi kTable = {
     .name = "fake",
     .get_device_list =
@@ -112,6 +118,10 @@ constexpr VerbsApi kTable = {
     .destroy_cq = &Guard<"destroy_cq", kReleaseReturns, &DestroyCq>::Call,
     .get_cq_event = &Guard<"get_cq_event", kReleaseSets, &GetCqEvent>::Call,
     .ack_cq_events = &AckCqEvents,
+    .create_srq = &NoSrq,
+    .destroy_srq = [](ibv_srq*) { return EOPNOTSUPP; },
+    .modify_srq = [](ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; },
+    .query_srq = [](ibv_srq*, ibv_srq_attr*) { return EOPNOTSUPP; },
     .modify_qp = &Guard<"modify_qp", kReturns, &ModifyQp>::Call,
     .query_qp = &Guard<"query_qp", kReturns, &QueryQp>::Call,
     .create_event_channel =

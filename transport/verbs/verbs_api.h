@@ -47,6 +47,12 @@ struct VerbsApi {
                       void** cq_context);
   void (*ack_cq_events)(ibv_cq* cq, unsigned int events_count);
 
+  // Shared receive queues.
+  ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
+  int (*destroy_srq)(ibv_srq* srq);
+  int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
+  int (*query_srq)(ibv_srq* srq, ibv_srq_attr* attr);
+
   // Queue pairs. Made and destroyed through the connection manager below.
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask);
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask,
