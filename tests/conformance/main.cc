@@ -8,19 +8,16 @@
 //                    [--depth N] [--rounds N] [--max-queues N] [--cycles N]]
 //                    [gtest's flags]
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/raw_queue.h"
+#include "tests/support/suite_main.h"
 
 namespace sluice::conformance {
 
@@ -30,41 +27,6 @@ SuiteFlags& Flags() {
 }
 
 namespace {
-
-// PASS name, FAIL name: why, SKIP name: why; one line a test, at once.
-class ResultLines : public ::testing::EmptyTestEventListener {
- public:
-  explicit ResultLines(const std::string& path) : file_(path, std::ios::app) {}
-
-  void OnTestEnd(const ::testing::TestInfo& info) override {
-    const ::testing::TestResult& result = *info.result();
-    const char* word = result.Failed()    ? "FAIL"
-                       : result.Skipped() ? "SKIP"
-                                          : "PASS";
-    std::string why;
-    for (int i = 0; i < result.total_part_count(); ++i) {
-      const ::testing::TestPartResult& part = result.GetTestPartResult(i);
-      if (part.passed()) continue;
-      absl::StrAppend(&why, why.empty() ? ": " : "; ",
-                      absl::StrReplaceAll(part.message(), {{"\n", " "}}));
-    }
-    file_ << word << " " << info.test_suite_name() << "." << info.name() << why
-          << std::endl;
-  }
-
- private:
-  std::ofstream file_;
-};
-
-// Hundreds of connections, each with descriptors and memory of its own. siw
-// counts what is registered for root, too.
-void RaiseLimits() {
-  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-  (void)setrlimit(RLIMIT_MEMLOCK, &limit);
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 void Describe(CLI::App* app, std::string* peer) {
   SuiteFlags& flags = Flags();
@@ -107,10 +69,7 @@ int Run(int argc, char** argv) {
       return 2;
     }
   }
-  if (!flags.results.empty()) {
-    ::testing::UnitTest::GetInstance()->listeners().Append(
-        new ResultLines(flags.results));
-  }
+  if (!flags.results.empty()) AppendResultLines(flags.results);
   const int code = RUN_ALL_TESTS();
   const FirstCapsules& first = IwarpFirstCapsules();
   if (first.sent_count > 0) {
