@@ -13,7 +13,7 @@ shift
 
 clear_away() {
   local pid target
-  for pid in $(pgrep '^(fio|sluiced|conformance_tes)'); do kill -9 "$pid"; done
+  for pid in $(pgrep '^(fio|sluiced|conformance_tes|verbs_test)'); do kill -9 "$pid"; done
   timeout 60 nvme disconnect-all
   kernel_target_gone
   for target in $(findmnt -rno TARGET | grep '^/mnt/' | tac); do umount "$target" || umount -l "$target"; done
