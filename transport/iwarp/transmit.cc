@@ -499,16 +499,16 @@ bool Transmit(Qp* qp) {
     const uint32_t next = qp->sends.next;
     if (!FillBatch(qp)) return qp->fd >= 0;
     SendBatch* batch = &qp->group->batch;
-    ssize_t sent = 0;
+    ssize_t result = 0;
     if (batch->piece_count > 0) {
       qp->tx.queued += batch->bytes;
-      const ssize_t result =
-          SendPieces(qp->fd, batch->pieces.data(),
-                     static_cast<size_t>(batch->piece_count));
-      Unpin(batch);
-      sent = OnSent(qp, result);
-      if (sent < 0) return false;
+      result = SendPieces(qp->fd, batch->pieces.data(),
+                          static_cast<size_t>(batch->piece_count));
     }
+    // Also where one piece is good, the next is not, and nothing is sent.
+    Unpin(batch);
+    const ssize_t sent = OnSent(qp, result);
+    if (sent < 0) return false;
     const bool all = static_cast<uint64_t>(sent) == batch->bytes;
     if (!all) {
       KeepRest(qp, static_cast<uint64_t>(sent));
