@@ -150,6 +150,8 @@ void WaitForAcks(Id* id, std::unique_lock<std::mutex>* lock);
 void OnListenerReadable(Id* listener);
 void OnHalfOpenReadable(CmSocket* half_open);
 void DropHalfOpen(CmSocket* half_open);
+// The peer's request is refused, without data; its socket is closed.
+void RefuseRequest(Id* id);
 // TCP of a connection: no delay, and a dead peer is noticed.
 void TuneSocket(int fd, uint8_t type_of_service);
 

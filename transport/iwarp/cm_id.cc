@@ -135,7 +135,7 @@ void DropEvents(Id* id) {
     // A request that was never seen goes with its listener.
     if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && event->owner == id) {
       Id* child = Id::From(event->rdma_cm_event::id);
-      CloseSocket(&child->socket);
+      RefuseRequest(child);
       CmTable::Get().Remove(child->socket.serial);
       delete child;
     }
@@ -178,7 +178,9 @@ int DestroyId(rdma_cm_id* raw) {
     std::unique_lock lock(CmMutex());
     while (!id->half_open.empty()) DropHalfOpen(id->half_open.front().get());
     CmTable::Get().Remove(id->socket.serial);
-    if (id->socket.fd >= 0) CloseSocket(&id->socket);
+    // Merely closed, it would look like a peer of revision 1 to the other end.
+    if (id->state == IdState::kRequested) RefuseRequest(id);
+    CloseSocket(&id->socket);
     DropEvents(id);
     WaitForAcks(id, &lock);
     if (id->synchronous) own_channel = id->socket.channel;

@@ -272,6 +272,11 @@ int Accept(rdma_cm_id* raw, rdma_conn_param* param) {
   return result == 0 ? Complete(raw) : result;
 }
 
+void RefuseRequest(Id* id) {
+  SendReject(id->socket.fd, id->got, {});
+  CloseSocket(&id->socket);
+}
+
 int Reject(rdma_cm_id* raw, const void* private_data,
            uint8_t private_data_bytes) {
   const std::lock_guard lock(CmMutex());
