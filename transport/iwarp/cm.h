@@ -160,6 +160,10 @@ void OnActiveReady(Id* id);
 void OnActiveDeadline(Id* id);
 // Hands the socket to the queue pair.
 bool Establish(Id* id, Qp* qp);
+// Wakes the id's channel when the connection ends; `fd` stays the queue pair's.
+void WatchEnd(Id* id, int fd);
+// The same on another channel, where the id goes.
+void RewatchEnd(Id* id, EventChannel* channel);
 void PushEstablished(Id* id);
 Qp* QpOf(Id* id, const rdma_conn_param* param);
 // What the parameters ask for, within the device's limits; 0xff: all of it.

@@ -231,11 +231,25 @@ bool Establish(Id* id, Qp* qp) {
   if (!AttachStream(qp, fd, id->stream)) return false;
   id->state = IdState::kConnected;
   id->socket.kind = CmSocket::Kind::kEstablished;
-  // The end of the connection wakes who waits for nothing else. The watch goes
-  // with the socket, which is the queue pair's now.
+  WatchEnd(id, fd);
+  return true;
+}
+
+// It wakes who waits for nothing else. The watch goes with the socket.
+void WatchEnd(Id* id, int fd) {
+  id->socket.fd = fd;
   WatchSocket(&id->socket, EPOLLRDHUP | EPOLLET);
   id->socket.fd = -1;
-  return true;
+}
+
+void RewatchEnd(Id* id, EventChannel* channel) {
+  Qp* qp = id->qp != nullptr ? Qp::From(id->qp) : id->connecting_qp;
+  if (qp == nullptr) return;
+  const std::lock_guard lock(qp->group->mutex);
+  if (qp->fd < 0) return;
+  epoll_ctl(id->socket.channel->epoll_fd, EPOLL_CTL_DEL, qp->fd, nullptr);
+  id->socket.channel = channel;
+  WatchEnd(id, qp->fd);
 }
 
 void PushEstablished(Id* id) {

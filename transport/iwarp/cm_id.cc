@@ -358,6 +358,7 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
       SetSocketDeadline(&id->socket, deadline - Clock::Real()->NowNanos());
     }
   }
+  if (id->socket.kind == CmSocket::Kind::kEstablished) RewatchEnd(id, channel);
   id->socket.channel = channel;
   id->channel = channel;
   for (const auto& half_open : id->half_open) {
