@@ -22,8 +22,9 @@ struct Difference {
 inline constexpr const char* kSpared = "spared";
 
 inline constexpr Difference kDifferences[] = {
-    // Ours: what its design decides otherwise.
-    {"", "", DeviceKind::kIwarp, kSpared, ""},
+    {"Transfer.EmptyPiecesAreNothing", "", DeviceKind::kSiw, kSpared,
+     "siw_tx_hdt looks for the region of an empty first piece and "
+     "dereferences what it has not looked up: the kernel oopses"},
 };
 
 }  // namespace sluice::verbs

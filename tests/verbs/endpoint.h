@@ -35,7 +35,7 @@ struct EndpointOptions {
 struct SendWork {
   uint64_t wr_id = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
-  std::vector<ibv_sge> sges;
+  std::vector<ibv_sge> sges = {};
   unsigned flags = IBV_SEND_SIGNALED;
   Remote remote = {};
   uint32_t invalidate = 0;

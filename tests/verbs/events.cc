@@ -38,6 +38,7 @@ CmEvents::~CmEvents() {
 }
 
 void CmEvents::Pump() {
+  if (held) return;
   rdma_cm_event* event = nullptr;
   while (Api().get_cm_event(channel_, &event) == 0) {
     CmSeen copy;

@@ -44,6 +44,7 @@ class CmEvents : public Pumped {
   int Count(rdma_cm_event_type type) const;
 
   std::deque<CmSeen> seen;  // not yet expected
+  bool held = false;        // events stay where they are
 
  private:
   rdma_event_channel* channel_;
