@@ -26,6 +26,8 @@ int CheckSend(const Qp& qp, const ibv_send_wr& wr) {
       break;
     case IBV_WR_RDMA_READ:
       if (wr.num_sge > kReadSgeMax || is_inline) return EINVAL;
+      // It could never leave, and would hold up all behind it.
+      if (qp.live == QpState::kEstablished && qp.ord == 0) return EINVAL;
       break;
     case IBV_WR_LOCAL_INV:
       if (wr.num_sge != 0) return EINVAL;
