@@ -84,6 +84,7 @@ void PurgeCompletions(Cq* cq, uint32_t qp_number) {
 }
 
 void AttachQp(Cq* cq, Qp* qp) {
+  if (qp->group != cq->group) cq->group->Follow(qp->group);
   const std::lock_guard lock(cq->lock);
   cq->qps.push_back(qp);
   if (qp->group == cq->group) return;
@@ -92,6 +93,7 @@ void AttachQp(Cq* cq, Qp* qp) {
 }
 
 void DetachQp(Cq* cq, Qp* qp) {
+  if (qp->group != cq->group) cq->group->Unfollow(qp->group);
   const std::lock_guard lock(cq->lock);
   cq->qps.erase(std::find(cq->qps.begin(), cq->qps.end(), qp));
   if (qp->group == cq->group) return;

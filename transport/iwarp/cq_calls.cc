@@ -167,7 +167,8 @@ int DestroyCq(ibv_cq* raw) {
 int GetCqEvent(ibv_comp_channel* raw, ibv_cq** cq, void** cq_context) {
   CompChannel* channel = CompChannel::From(raw);
   while (true) {
-    const bool more = channel->group->Advance(channel);
+    bool more = channel->group->AdvanceFollowed();
+    more |= channel->group->Advance(channel);
     Cq* event = nullptr;
     if (channel->events.Take(&event, &CountDelivered)) {
       // Others may wait for what is left.

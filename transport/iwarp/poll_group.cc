@@ -141,6 +141,55 @@ bool PollGroup::Advance(const ibv_comp_channel* collecting_for) {
   return AdvanceLocked(collecting_for);
 }
 
+void PollGroup::Follow(const std::shared_ptr<PollGroup>& other) {
+  const std::lock_guard lock(followed_mutex_);
+  for (Followed& one : followed_) {
+    if (one.group != other) continue;
+    ++one.count;
+    return;
+  }
+  followed_.push_back({other, 1});
+  follows_.store(true, std::memory_order_release);
+  // Two that follow each other: only one of them is woken.
+  Watch(other->epoll_fd());
+}
+
+void PollGroup::Unfollow(const std::shared_ptr<PollGroup>& other) {
+  const std::lock_guard lock(followed_mutex_);
+  const auto found =
+      std::find_if(followed_.begin(), followed_.end(),
+                   [&](const Followed& one) { return one.group == other; });
+  if (--found->count > 0) return;
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, other->epoll_fd(), nullptr);
+  followed_.erase(found);
+  follows_.store(!followed_.empty(), std::memory_order_release);
+}
+
+bool PollGroup::AdvanceFollowed() {
+  if (!follows_.load(std::memory_order_acquire)) return false;
+  std::vector<Followed> followed;
+  {
+    const std::lock_guard lock(followed_mutex_);
+    followed = followed_;
+  }
+  bool more = false;
+  for (const Followed& one : followed) {
+    one.group->user_serial_.fetch_add(1, std::memory_order_relaxed);
+    more |= one.group->AdvanceLocked(nullptr);
+  }
+  return more;
+}
+
+// A few connections are read without asking who has something to read. Whether
+// a full socket has room again, only epoll knows; and an edge that it has not
+// told of a socket that waits for a receive would wake a sleeper for ever.
+bool PollGroup::ReadsDirectly() const {
+  if (qps_.size() > kDirectSockets || blocked_count_ > 0) return false;
+  return std::none_of(qps_.begin(), qps_.end(), [](const Qp* qp) {
+    return qp->rx.phase == Receiver::Phase::kWaiting;
+  });
+}
+
 bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
   std::vector<Note> told;
   bool more;
@@ -151,8 +200,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
     TakeWake();
     SendPostedLocked();
     if (deadline_nanos_ != INT64_MAX) CheckDeadlines();
-    // Whether a full socket has room again, only epoll knows.
-    if (qps_.size() <= kDirectSockets && blocked_count_ == 0) {
+    if (ReadsDirectly()) {
       for (Qp* qp : qps_) MarkReady(qp);
     } else {
       CollectReady();

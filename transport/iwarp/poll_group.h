@@ -72,6 +72,12 @@ class PollGroup {
   bool Advance(const ibv_comp_channel* collecting);
   // The same by the helper thread, who leaves it alone while others come.
   bool AdvanceAsHelper() { return AdvanceLocked(nullptr); }
+  // Queue pairs of another group complete to a CQ of this one: who waits for
+  // this group is woken for that one, too.
+  void Follow(const std::shared_ptr<PollGroup>& other);
+  void Unfollow(const std::shared_ptr<PollGroup>& other);
+  // Advance() of those, by who is about to wait for this one.
+  bool AdvanceFollowed();
   uint32_t user_serial() const {
     return user_serial_.load(std::memory_order_relaxed);
   }
@@ -112,12 +118,21 @@ class PollGroup {
 
  private:
   bool AdvanceLocked(const ibv_comp_channel* collecting);
+  bool ReadsDirectly() const;
   void SendPostedLocked();
   void TakeWake();
   void CollectReady();
   void Serve(Qp* qp);
   void CheckDeadlines();
   void FailDeadCqs();
+
+  struct Followed {
+    std::shared_ptr<PollGroup> group;
+    int count;
+  };
+  std::mutex followed_mutex_;
+  std::vector<Followed> followed_;  // guarded by followed_mutex_
+  std::atomic<bool> follows_{false};
 
   const int epoll_fd_;
   const int wake_fd_;
