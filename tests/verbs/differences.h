@@ -3,6 +3,8 @@
 // (`what`; empty: every check of the test) and the device. A row's answer is
 // accepted besides the right one, not instead of it: kernels differ.
 //
+// A test is Suite.Name, or Suite.* for all of a suite.
+//
 // kSpared as the answer leaves the whole test (`what` empty) or the one check
 // out, because the device would not survive it or has nothing to be tested.
 #pragma once

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "tests/verbs/differences.h"
 
 namespace sluice::verbs {
@@ -42,10 +43,16 @@ std::string TestName() {
   return absl::StrCat(info->test_suite_name(), ".", info->name());
 }
 
+bool Names(const char* pattern, const std::string& test) {
+  const absl::string_view all(pattern);
+  if (!absl::EndsWith(all, "*")) return test == all;
+  return absl::StartsWith(test, all.substr(0, all.size() - 1));
+}
+
 const Difference* FindRow(const std::string& what, const std::string& answer) {
   const std::string test = TestName();
   for (const Difference& row : kDifferences) {
-    if (row.device != Device().kind || test != row.test) continue;
+    if (row.device != Device().kind || !Names(row.test, test)) continue;
     if (answer != row.answer) continue;
     if (row.what[0] == '\0' || what == row.what) return &row;
   }
