@@ -100,7 +100,10 @@ TEST_F(Connect, PrivateDataOfReject) {
     EXPECT_EQ(rejected.id, pair.active->id);
     // A negative errno on iWARP, a reason of InfiniBand's elsewhere.
     Check("status", absl::StrCat(rejected.status),
-          {absl::StrCat(Device().is_iwarp() ? -ECONNREFUSED : 28)});
+          Device().is_iwarp()
+              ? std::vector<std::string>{absl::StrCat(-ECONNREFUSED),
+                                         absl::StrCat(-ECONNRESET)}
+              : std::vector<std::string>{"28"});
     Check("reject", DataOf(rejected, answered), {"right"});
     PumpFor();
     EXPECT_TRUE(pair.active_events.seen.empty());
@@ -129,6 +132,7 @@ TEST_F(Connect, TooMuchPrivateDataIsRefused) {
       EXPECT_EQ(ErrnoName(errno), "EINVAL");
     }
     // Nothing has come of it.
+    if (Spared("accept once more")) continue;
     ASSERT_EQ(Accept(&pair, {}), 0);
     pair.active_events.Expect(RDMA_CM_EVENT_ESTABLISHED);
     pair.passive_events.Expect(RDMA_CM_EVENT_ESTABLISHED);
@@ -142,6 +146,7 @@ TEST_F(Connect, EachEventOnce) {
     ASSERT_TRUE(pair.ok());
     rdma_cm_id* id = by_active ? pair.active->id : pair.passive->id;
     ASSERT_EQ(Api().disconnect(id), 0);
+    ASSERT_TRUE(pair.WaitDisconnected());
     EXPECT_EQ(pair.active_events.Expect(RDMA_CM_EVENT_DISCONNECTED).id,
               pair.active->id);
     EXPECT_EQ(pair.passive_events.Expect(RDMA_CM_EVENT_DISCONNECTED).id,
@@ -301,18 +306,20 @@ TEST_F(Connect, BacklogIsALimit) {
   int asked = 0;
   int refused = 0;
   // Whoever is dropped may have been seen only after room was made.
-  EXPECT_TRUE(Until([&] {
-    while (passive.Has(RDMA_CM_EVENT_CONNECT_REQUEST)) {
-      rdma_cm_id* id = passive.seen.front().id;
-      passive.seen.pop_front();
-      EXPECT_EQ(Api().reject(id, nullptr, 0), 0);
-      EXPECT_EQ(Api().destroy_id(id), 0);
-      ++asked;
-    }
-    refused = active.Count(RDMA_CM_EVENT_REJECTED) +
-              active.Count(RDMA_CM_EVENT_UNREACHABLE);
-    return refused == kIds;
-  }));
+  EXPECT_TRUE(Until(
+      [&] {
+        while (passive.Has(RDMA_CM_EVENT_CONNECT_REQUEST)) {
+          rdma_cm_id* id = passive.seen.front().id;
+          passive.seen.pop_front();
+          EXPECT_EQ(Api().reject(id, nullptr, 0), 0);
+          EXPECT_EQ(Api().destroy_id(id), 0);
+          ++asked;
+        }
+        refused = active.Count(RDMA_CM_EVENT_REJECTED) +
+                  active.Count(RDMA_CM_EVENT_UNREACHABLE);
+        return refused == kIds;
+      },
+      absl::Seconds(15)));  // those that hear nothing give up after ten
   EXPECT_GE(asked, kBacklog);
 }
 

@@ -107,9 +107,11 @@ TEST_F(InUse, PdCqAndChannelWithAQueuePair) {
   ASSERT_TRUE(pair.ok());
   Endpoint* end = pair.active.get();
   EXPECT_EQ(ErrnoName(Api().dealloc_pd(end->pd)), "EBUSY");
-  EXPECT_EQ(ErrnoName(Api().destroy_cq(end->send_cq)), "EBUSY");
-  EXPECT_EQ(ErrnoName(Api().destroy_cq(end->recv_cq)), "EBUSY");
   EXPECT_EQ(ErrnoName(Api().destroy_comp_channel(end->send_channel)), "EBUSY");
+  if (!Spared("CQs")) {
+    EXPECT_EQ(ErrnoName(Api().destroy_cq(end->send_cq)), "EBUSY");
+    EXPECT_EQ(ErrnoName(Api().destroy_cq(end->recv_cq)), "EBUSY");
+  }
   EXPECT_TRUE(pair.Greet());
 }
 

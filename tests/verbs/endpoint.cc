@@ -100,6 +100,7 @@ int Endpoint::Post(const SendWork& work) {
   wr.send_flags = work.flags;
   if (work.opcode == IBV_WR_SEND_WITH_INV || work.opcode == IBV_WR_LOCAL_INV) {
     wr.invalidate_rkey = work.invalidate;
+    wr.wr.rdma.rkey = work.invalidate;  // libsiw reads every key from there
   } else {
     wr.wr.rdma.remote_addr = work.remote.address;
     wr.wr.rdma.rkey = work.remote.rkey;

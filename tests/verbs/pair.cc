@@ -122,9 +122,15 @@ bool Pair::Greet() {
 }
 
 bool Pair::WaitDisconnected() {
-  return Until([this] {
-    return active_events.Has(RDMA_CM_EVENT_DISCONNECTED) &&
-           passive_events.Has(RDMA_CM_EVENT_DISCONNECTED);
+  bool answered = false;
+  return Until([&] {
+    const bool active_knows = active_events.Has(RDMA_CM_EVENT_DISCONNECTED);
+    const bool passive_knows = passive_events.Has(RDMA_CM_EVENT_DISCONNECTED);
+    if (active_knows != passive_knows && !answered) {
+      (void)Api().disconnect(active_knows ? active->id : passive->id);
+      answered = true;
+    }
+    return active_knows && passive_knows;
   });
 }
 

@@ -61,7 +61,8 @@ class Pair {
   bool ok() const { return ok_; }
   // Greets once more: what was sent before has arrived then.
   bool Greet();
-  // Both sides know that it is over.
+  // Both sides know that it is over. The one that is told first disconnects,
+  // too: InfiniBand's connection manager tells the other one then.
   bool WaitDisconnected();
 
   AsyncEvents async;

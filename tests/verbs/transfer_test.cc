@@ -236,6 +236,7 @@ TEST_F(Transfer, TooMuchInlineIsRefused) {
   const int error = pair.active->PostSend(2, pair.active->Sge(0, bytes),
                                           IBV_SEND_SIGNALED | IBV_SEND_INLINE);
   Check("post", ErrnoName(error), {"EINVAL", "ENOMEM"});
+  if (error == 0) return;  // and nobody waits for it
   EXPECT_TRUE(pair.Greet());
 }
 
