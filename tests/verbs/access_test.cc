@@ -160,13 +160,15 @@ TEST_F(Access, BoundsToTheByte) {
       Pair pair;
       ASSERT_TRUE(pair.ok());
       Region target(pair.passive->pd, kBytes);
+      // In one segment: of several, those before the end may be placed.
+      constexpr uint32_t kPiece = 64;
       const Remote remotes[] = {
-          target.At(1),                           // one byte past the end
+          target.At(kBytes - kPiece + 1),         // one byte past the end
           {target.Address() - 1, target.rkey()},  // and before the start
           target.At(kBytes),                      // right behind it
           {UINT64_MAX - 10, target.rkey()},       // around the end of all
       };
-      ExpectViolation(&pair, operation, remotes[which], which == 2 ? 1 : kBytes,
+      ExpectViolation(&pair, operation, remotes[which], which == 2 ? 1 : kPiece,
                       &target);
     }
   }

@@ -281,6 +281,7 @@ TEST_F(Connect, AcceptAndRejectWantARequest) {
   EXPECT_EQ(Api().accept(pair.passive->id, &param), -1);
   EXPECT_EQ(Api().reject(pair.passive->id, nullptr, 0), -1);
   EXPECT_EQ(Api().connect(pair.active->id, &param), -1);
+  if (Spared("afterwards")) return;
   EXPECT_TRUE(pair.Greet());
 }
 
@@ -382,6 +383,43 @@ TEST_F(Listen, AddressOfAnotherMachine) {
   const std::string answer = result == 0 ? "0" : ErrnoName(errno);
   EXPECT_EQ(Api().destroy_id(id), 0);
   Check("bind", answer, {"EADDRNOTAVAIL", "ENODEV"});
+}
+
+TEST_F(Listen, OptionsAreTaken) {
+  CmEvents events;
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(Api().create_id(events.channel(), &id, nullptr, RDMA_PS_TCP), 0);
+  uint8_t type_of_service = 8;
+  int on = 1;
+  EXPECT_EQ(Api().set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
+                             &type_of_service, sizeof(type_of_service)),
+            0);
+  EXPECT_EQ(Api().set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on,
+                             sizeof(on)),
+            0);
+  EXPECT_EQ(Api().set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
+                             sizeof(on)),
+            0);
+  EXPECT_EQ(Api().set_option(id, RDMA_OPTION_ID, 4711, &on, sizeof(on)), -1);
+  EXPECT_EQ(Api().destroy_id(id), 0);
+}
+
+// A channel that nobody has made non-blocking: the call waits by itself.
+TEST_F(Listen, BlockingCallWaits) {
+  CmEvents events;
+  Listener listener(&events);
+  rdma_event_channel* channel = Api().create_event_channel();
+  ASSERT_NE(channel, nullptr);
+  rdma_cm_id* id = nullptr;
+  ASSERT_EQ(Api().create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_storage to = Address(listener.port);
+  ASSERT_EQ(Api().resolve_addr(id, nullptr, Raw(&to), 5000), 0);
+  rdma_cm_event* event = nullptr;
+  ASSERT_EQ(Api().get_cm_event(channel, &event), 0);
+  EXPECT_EQ(event->event, RDMA_CM_EVENT_ADDR_RESOLVED);
+  EXPECT_EQ(Api().ack_cm_event(event), 0);
+  EXPECT_EQ(Api().destroy_id(id), 0);
+  Api().destroy_event_channel(channel);
 }
 
 TEST_F(Listen, PortIsFreeAgain) {

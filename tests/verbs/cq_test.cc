@@ -1,4 +1,5 @@
 // Completion queues that overflow, and notifications [iwarp §4.5, §4.6].
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -226,6 +227,25 @@ TEST_F(Notify, DescriptorIsReadable) {
   EXPECT_EQ(WaitEvent(end->recv_channel), end->recv_cq);
   EXPECT_EQ(TakeEvent(end->recv_channel), nullptr);
   EXPECT_FALSE(IsReadable(end->recv_channel->fd));
+}
+
+// As long as nobody has set O_NONBLOCK, the call waits by itself.
+TEST_F(Notify, BlockingCallWaits) {
+  Pair pair;
+  ASSERT_TRUE(pair.ok());
+  Endpoint* end = pair.passive.get();
+  const int fd = end->recv_channel->fd;
+  ASSERT_EQ(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK), 0);
+  for (int round = 0; round < 10; ++round) {
+    Arm(end->recv_cq);
+    Send(&pair);
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    ASSERT_EQ(Api().get_cq_event(end->recv_channel, &cq, &context), 0);
+    EXPECT_EQ(cq, end->recv_cq);
+    Api().ack_cq_events(cq, 1);
+    EXPECT_EQ(Statuses(end->TakeReceived(1)), "SUCCESS");
+  }
 }
 
 TEST_F(Notify, SolicitedOnly) {

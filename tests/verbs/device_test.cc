@@ -127,6 +127,48 @@ TEST_F(InUse, SecondQueuePairOfAnId) {
   EXPECT_EQ(ErrnoName(errno), "EINVAL");
 }
 
+TEST_F(InUse, OtherKindsOfQueuePairs) {
+  if (!Device().is_iwarp()) GTEST_SKIP() << "others have more of them";
+  PairOptions options;
+  options.connect = false;
+  Pair pair(options);
+  ASSERT_TRUE(pair.ok());
+  pair.active->DestroyQp();
+  for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_UD}) {
+    ibv_qp_init_attr attr = {};
+    attr.send_cq = pair.active->send_cq;
+    attr.recv_cq = pair.active->recv_cq;
+    attr.qp_type = type;
+    attr.cap = {4, 4, 1, 1, 0};
+    EXPECT_EQ(Api().create_qp(pair.active->id, pair.active->pd, &attr), -1);
+    Check("create", ErrnoName(errno), {"EINVAL", "EOPNOTSUPP"});
+  }
+}
+
+TEST_F(InUse, QueuesDeeperThanTheDevices) {
+  PairOptions options;
+  options.connect = false;
+  Pair pair(options);
+  ASSERT_TRUE(pair.ok());
+  pair.active->DestroyQp();
+  const auto too_many = static_cast<uint32_t>(Device().attr.max_qp_wr) + 1;
+  const auto too_wide = static_cast<uint32_t>(Device().attr.max_sge) + 1;
+  const ibv_qp_cap caps[] = {{too_many, 4, 1, 1, 0},
+                             {4, too_many, 1, 1, 0},
+                             {4, 4, too_wide, 1, 0},
+                             {4, 4, 1, too_wide, 0},
+                             {4, 4, 1, 1, 1 << 20}};
+  for (const ibv_qp_cap& cap : caps) {
+    ibv_qp_init_attr attr = {};
+    attr.send_cq = pair.active->send_cq;
+    attr.recv_cq = pair.active->recv_cq;
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap = cap;
+    EXPECT_EQ(Api().create_qp(pair.active->id, pair.active->pd, &attr), -1);
+    Check("create", ErrnoName(errno), {"EINVAL", "ENOMEM"});
+  }
+}
+
 // What was granted is at least what was asked for, and query_qp says the same.
 TEST_F(InUse, CapabilitiesAreAtLeastWhatWasAsked) {
   PairOptions options;

@@ -32,9 +32,6 @@ inline constexpr Difference kDifferences[] = {
      "a Terminate is not mapped to the READ that caused it"},
     {"Invalidate.*", "READ", DeviceKind::kSiw, "WR_FLUSH_ERR",
      "a Terminate is not mapped to the READ that caused it"},
-    {"Flush.BehindAFailedRead", "statuses", DeviceKind::kSiw,
-     "WR_FLUSH_ERR WR_FLUSH_ERR WR_FLUSH_ERR",
-     "a Terminate is not mapped to the READ that caused it"},
     {"Access.*", "READ responder", DeviceKind::kSiw, kSpared,
      "siw_qp_cm_drop closes the connection and leaves the queue pair as it is, "
      "until rdma_disconnect"},
@@ -147,6 +144,8 @@ inline constexpr Difference kDifferences[] = {
      kSpared, "siw_send_mpareqrep adds its 4 bytes in 8 bits, which wrap"},
     {"Connect.TooMuchPrivateDataIsRefused", "accept", DeviceKind::kSiw, kSpared,
      "siw_send_mpareqrep adds its 4 bytes in 8 bits, which wrap"},
+    {"Connect.AcceptAndRejectWantARequest", "afterwards", DeviceKind::kSiw,
+     kSpared, "rdma_accept that fails takes the queue pair to its error state"},
     {"Connect.ToAClosedPort", "connect", DeviceKind::kSiw, "ECONNREFUSED",
      "siw_connect connects TCP before it returns"},
 
@@ -193,6 +192,9 @@ inline constexpr Difference kDifferences[] = {
      "flush_recv_wqe calls its completions not solicited"},
     {"Flush.ReceivesWhenThePeersQueuePairGoes", "", DeviceKind::kRxe, kSpared,
      "InfiniBand has no stream whose end a queue pair could see"},
+    {"State.DisconnectLeadsToErr", "receive", DeviceKind::kRxe, kSpared,
+     "librxe posts receives without a word to the kernel, which flushes them "
+     "with the next SEND"},
     {"State.ErrEndsTheConnectionForBoth", "peer", DeviceKind::kRxe, kSpared,
      "InfiniBand has no stream whose end a queue pair could see"},
     {"Flush.InTheMiddleOfTraffic", "peer", DeviceKind::kRxe, kSpared,
@@ -204,7 +206,6 @@ inline constexpr Difference kDifferences[] = {
     {"Connect.TooMuchPrivateDataIsRefused", "accept once more",
      DeviceKind::kRxe, kSpared,
      "rdma_accept that fails rejects the request, on InfiniBand"},
-
 };
 
 }  // namespace sluice::verbs

@@ -3,9 +3,11 @@
 //
 //   verbs_test [--provider iwarp|system] [--address 127.0.0.1] [--slow FACTOR]
 //              [--scale N] [--results FILE] [gtest's flags]
+//              [--crc] [--ulpdu BYTES] [--peer-to-peer] [--helper]
 //
 // iwarp, the default, is our provider; system is the device of this machine
-// that carries the address.
+// that carries the address. The last line is for our provider: checksums on
+// loopback too, segments as on a network, RTR messages, a helper thread.
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +29,14 @@ int Run(int argc, char** argv) {
   app.add_option("--slow", flags.slow);
   app.add_option("--scale", flags.scale)->check(CLI::PositiveNumber);
   app.add_option("--results", flags.results);
+  bool crc = false;
+  app.add_flag("--crc", crc);
+  iwarp::Options& options = iwarp::MutableOptions();
+  app.add_option("--ulpdu", options.ulpdu_bytes);
+  app.add_flag("--peer-to-peer", options.peer_to_peer);
+  app.add_flag("--helper", options.helper_thread);
   CLI11_PARSE(app, argc, argv);
+  if (crc) options.crc = iwarp::CrcPolicy::kOn;
   conformance::SetSlowness(flags.slow);
   RaiseLimits();
   if (!GTEST_FLAG_GET(list_tests) && !FindDevice()) return 2;
