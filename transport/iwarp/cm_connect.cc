@@ -225,6 +225,7 @@ Qp* QpOf(Id* id, const rdma_conn_param* param) {
 }
 
 bool Establish(Id* id, Qp* qp) {
+  if (qp == nullptr) return false;  // destroyed while it connected
   const int fd = id->socket.fd;
   UnwatchSocket(&id->socket);
   id->stream.id_serial = id->socket.serial;
