@@ -1,9 +1,10 @@
 // The connection manager: requests, answers, their data and events [iwarp §5].
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -265,6 +266,68 @@ TEST_F(Connect, DestroyConnectedIdTellsThePeer) {
             pair.passive->id);
 }
 
+// rdma_destroy_id waits until all that was fetched is acknowledged; a request
+// is its listener's.
+TEST_F(Connect, DestroyIdWaitsForAcknowledgements) {
+  CmEvents active_events;
+  CmEvents passive_events;
+  auto listener = std::make_unique<Listener>(&passive_events);
+  rdma_cm_id* id = Dial(&active_events, listener->port);
+  ASSERT_NE(id, nullptr);
+  Endpoint active(id, EndpointOptions());
+  ASSERT_TRUE(active.made);
+  rdma_conn_param param = Param(Depths());
+  ASSERT_EQ(Api().connect(id, &param), 0);
+  passive_events.held = true;
+  rdma_cm_event* event = nullptr;
+  ASSERT_TRUE(Until([&] {
+    return Api().get_cm_event(passive_events.channel(), &event) == 0;
+  }));
+  rdma_cm_id* requested = event->id;
+  std::atomic<bool> destroyed{false};
+  std::thread destroyer([&] {
+    listener = nullptr;
+    destroyed = true;
+  });
+  PumpFor();
+  EXPECT_FALSE(destroyed);
+  EXPECT_EQ(Api().ack_cm_event(event), 0);
+  destroyer.join();
+  EXPECT_TRUE(destroyed);
+  EXPECT_EQ(Api().destroy_id(requested), 0);
+}
+
+TEST_F(Connect, QueuePairGoesWhileConnecting) {
+  Pair pair(Unconnected());
+  ASSERT_TRUE(pair.ok());
+  ASSERT_EQ(Request(&pair, {}), 0);
+  ASSERT_TRUE(AwaitRequest(&pair));
+  pair.active->DestroyQp();
+  if (Accept(&pair, {}) != 0) return;
+  if (Spared("event")) return;
+  EXPECT_TRUE(Until([&] { return !pair.active_events.seen.empty(); }));
+  Check("event", rdma_event_str(pair.active_events.seen.front().type),
+        {"RDMA_CM_EVENT_CONNECT_ERROR"});
+}
+
+// The peer is gone when it is answered: an error, or a connection that ends.
+TEST_F(Connect, PeerLeavesBeforeTheAnswer) {
+  Pair pair(Unconnected());
+  ASSERT_TRUE(pair.ok());
+  ASSERT_EQ(Request(&pair, {}), 0);
+  ASSERT_TRUE(AwaitRequest(&pair));
+  ASSERT_EQ(pair.passive->PostRecv(1, pair.passive->Sge(0, 64)), 0);
+  pair.active = nullptr;
+  PumpFor(absl::Milliseconds(5));
+  if (Accept(&pair, {}) != 0) return;
+  EXPECT_TRUE(Until([&] {
+    return pair.passive_events.Has(RDMA_CM_EVENT_DISCONNECTED) ||
+           pair.passive_events.Has(RDMA_CM_EVENT_REJECTED) ||
+           pair.passive_events.Has(RDMA_CM_EVENT_CONNECT_ERROR) ||
+           pair.passive_events.Has(RDMA_CM_EVENT_UNREACHABLE);
+  }));
+}
+
 // An id that was accepted and one that was not, on the channel of the listener:
 // they outlive it.
 TEST_F(Connect, ConnectionsOutliveTheirListener) {
@@ -478,6 +541,27 @@ TEST_F(Migrate, ListenerWithItsRequests) {
   EXPECT_EQ(Api().destroy_id(request.id), 0);
   active_events.Expect(RDMA_CM_EVENT_REJECTED);
   EXPECT_TRUE(first.seen.empty());
+}
+
+TEST_F(Migrate, WhileItConnects) {
+  PairOptions options;
+  options.connect = false;
+  Pair pair(options);
+  ASSERT_TRUE(pair.ok());
+  CmEvents own;
+  rdma_conn_param param = Param(Depths());
+  ASSERT_EQ(Api().connect(pair.active->id, &param), 0);
+  ASSERT_EQ(Api().migrate_id(pair.active->id, own.channel()), 0);
+  const CmSeen request =
+      pair.passive_events.Expect(RDMA_CM_EVENT_CONNECT_REQUEST);
+  ASSERT_NE(request.id, nullptr);
+  pair.passive = std::make_unique<Endpoint>(request.id, EndpointOptions());
+  ASSERT_TRUE(pair.passive->made);
+  ASSERT_EQ(Api().accept(request.id, &param), 0);
+  EXPECT_EQ(own.Expect(RDMA_CM_EVENT_ESTABLISHED).id, pair.active->id);
+  EXPECT_TRUE(pair.Greet());
+  pair.active = nullptr;  // before its channel
+  EXPECT_TRUE(pair.active_events.seen.empty());
 }
 
 // As a server does: one channel for requests, another for connections.

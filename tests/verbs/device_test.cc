@@ -127,6 +127,32 @@ TEST_F(InUse, SecondQueuePairOfAnId) {
   EXPECT_EQ(ErrnoName(errno), "EINVAL");
 }
 
+// Without CQs and PD a queue pair gets its own, which go with it.
+TEST_F(InUse, QueuePairMakesWhatItMisses) {
+  CmEvents events;
+  Listener listener(&events);
+  for (int round = 0; round < 3; ++round) {
+    rdma_cm_id* id = Dial(&events, listener.port);
+    ASSERT_NE(id, nullptr);
+    ibv_qp_init_attr attr = {};
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap = {4, 4, 1, 1, 0};
+    ASSERT_EQ(Api().create_qp(id, nullptr, &attr), 0);
+    EXPECT_NE(id->pd, nullptr);
+    ASSERT_NE(id->send_cq, nullptr);
+    ASSERT_NE(id->recv_cq, nullptr);
+    EXPECT_NE(id->send_cq_channel, nullptr);
+    EXPECT_NE(id->recv_cq_channel, nullptr);
+    EXPECT_EQ(id->qp->send_cq, id->send_cq);
+    EXPECT_EQ(id->qp->recv_cq, id->recv_cq);
+    EXPECT_EQ(id->send_cq->cq_context, id);
+    EXPECT_EQ(id->send_cq->channel, id->send_cq_channel);
+    Api().destroy_qp(id);
+    EXPECT_EQ(id->qp, nullptr);
+    EXPECT_EQ(Api().destroy_id(id), 0);
+  }
+}
+
 TEST_F(InUse, OtherKindsOfQueuePairs) {
   if (!Device().is_iwarp()) GTEST_SKIP() << "others have more of them";
   PairOptions options;

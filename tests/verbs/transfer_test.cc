@@ -278,6 +278,41 @@ TEST_F(Transfer, NothingIsTransferredToo) {
   EXPECT_TRUE(pair.Greet());
 }
 
+// More than sockets hold, both ways at once: nobody waits for the other.
+TEST_F(Transfer, LargeOnesBothWaysAtOnce) {
+  constexpr uint64_t kCount = 8;
+  PairOptions options;
+  options.Both([](EndpointOptions* end) {
+    end->memory_bytes = 3 * kMebibyte + 4096;
+    end->send_wr = 2 * kCount + 1;
+  });
+  Pair pair(options);
+  ASSERT_TRUE(pair.ok());
+  Endpoint* active = pair.active.get();
+  Endpoint* passive = pair.passive.get();
+  active->memory().FillPattern(1, 0, kMebibyte);
+  passive->memory().FillPattern(2, 0, kMebibyte);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    for (Endpoint* end : {active, passive}) {
+      Endpoint* peer = end == active ? passive : active;
+      ASSERT_EQ(end->PostWrite(i, end->Sge(0, kMebibyte), peer->At(kMebibyte)),
+                0);
+      ASSERT_EQ(
+          end->PostRead(i, end->Sge(2 * kMebibyte, kMebibyte), peer->At(0)), 0);
+    }
+  }
+  for (Endpoint* end : {active, passive}) {
+    for (const ibv_wc& wc : end->TakeSent(2 * kCount)) {
+      ASSERT_EQ(StatusName(wc.status), "SUCCESS");
+    }
+  }
+  ASSERT_TRUE(pair.Greet());
+  for (const size_t at : {size_t{kMebibyte}, size_t{2} * kMebibyte}) {
+    EXPECT_EQ(active->memory().Differs(2, at, kMebibyte), "");
+    EXPECT_EQ(passive->memory().Differs(1, at, kMebibyte), "");
+  }
+}
+
 // Many at once, of all sorts, both ways: each byte where it belongs.
 TEST_F(Transfer, MixedTrafficBothWays) {
   constexpr uint32_t kSlots = 8;
