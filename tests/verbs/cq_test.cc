@@ -94,6 +94,30 @@ TEST_F(CqOverflow, KillsTheCqAndItsQueuePairs) {
   EXPECT_TRUE(pair.WaitDisconnected());
 }
 
+// Also those that have sent nothing, whatever their other CQs.
+TEST_F(CqOverflow, TakesAllItsQueuePairsAlong) {
+  Pair guilty(Options(8));
+  ASSERT_TRUE(guilty.ok());
+  PairOptions options;
+  options.active.send_cq = guilty.active->send_cq;
+  guilty.active->held = true;
+  options.greet = false;  // its completion would be in the other's CQ
+  Pair innocent(options);
+  ASSERT_TRUE(innocent.ok());
+  innocent.active->held = true;
+  PostWrites(&guilty, 60);
+  if (Spared("queue pair")) return;
+  ibv_wc wc;
+  EXPECT_TRUE(Until([&] {
+    EXPECT_EQ(ibv_poll_cq(guilty.active->recv_cq, 1, &wc), 0);
+    EXPECT_EQ(ibv_poll_cq(innocent.active->recv_cq, 1, &wc), 0);
+    return guilty.active->State() == IBV_QPS_ERR &&
+           innocent.active->State() == IBV_QPS_ERR;
+  }));
+  EXPECT_TRUE(Until(
+      [&] { return innocent.passive_events.Has(RDMA_CM_EVENT_DISCONNECTED); }));
+}
+
 TEST_F(CqOverflow, OthersGoOn) {
   Pair healthy;
   ASSERT_TRUE(healthy.ok());

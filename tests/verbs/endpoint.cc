@@ -41,7 +41,9 @@ Endpoint::Endpoint(rdma_cm_id* from, const EndpointOptions& options)
   if (send_channel == nullptr || recv_channel == nullptr) return;
   SetNonblocking(send_channel->fd);
   SetNonblocking(recv_channel->fd);
-  send_cq = Api().create_cq(id->verbs, options.cqe, this, send_channel, 0);
+  send_cq = options.send_cq != nullptr ? options.send_cq
+                                       : Api().create_cq(id->verbs, options.cqe,
+                                                         this, send_channel, 0);
   recv_cq = Api().create_cq(id->verbs, options.cqe, this, recv_channel, 0);
   if (send_cq == nullptr || recv_cq == nullptr) return;
   ibv_qp_init_attr attr = {};
@@ -63,7 +65,7 @@ Endpoint::~Endpoint() {
   DestroyQp();
   EXPECT_EQ(Api().destroy_id(id), 0);
   for (ibv_cq* cq : {send_cq, recv_cq}) {
-    if (cq == nullptr) continue;
+    if (cq == nullptr || cq == options_.send_cq) continue;
     EXPECT_EQ(Api().destroy_cq(cq), 0);
   }
   if (recv_channel != nullptr && recv_channel != send_channel) {
