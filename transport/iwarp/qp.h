@@ -210,7 +210,7 @@ struct Qp : ibv_qp, ListNode {
   bool must_listen_first = false;  // until the initiator has spoken
   bool tell_first_fpdu = false;
   bool disconnect_told = false;
-  bool last_receive_told = false;  // with a shared receive queue
+  bool last_receive_told = false;     // with a shared receive queue
   int64_t linger_deadline_nanos = 0;  // 0: not closing
   int64_t listen_deadline_nanos = 0;  // 0: nothing waits for the initiator
   uint32_t ird = 0;
