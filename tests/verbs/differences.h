@@ -34,6 +34,10 @@ inline constexpr Difference kDifferences[] = {
      "a Terminate is not mapped to the READ that caused it"},
     {"Invalidate.*", "READ", DeviceKind::kSiw, "WR_FLUSH_ERR",
      "a Terminate is not mapped to the READ that caused it"},
+    {"Access.*", "WRITE", DeviceKind::kSiw, "LOC_QP_OP_ERR",
+     "on loopback the refusal may close the socket under siw_qp_sq_process"},
+    {"Invalidate.*", "WRITE", DeviceKind::kSiw, "LOC_QP_OP_ERR",
+     "on loopback the refusal may close the socket under siw_qp_sq_process"},
     {"Access.*", "READ responder", DeviceKind::kSiw, kSpared,
      "siw_qp_cm_drop closes the connection and leaves the queue pair as it is, "
      "until rdma_disconnect"},
