@@ -69,6 +69,9 @@ inline constexpr Difference kDifferences[] = {
     {"Access.*", "state", DeviceKind::kSiw, kSpared,
      "siw_qp_cm_drop closes the connection and leaves the queue pair as it is, "
      "until rdma_disconnect"},
+    {"Busy.DeregisteredMemory*", "", DeviceKind::kSiw, kSpared,
+     "siw_mr_drop_mem does not wait for a segment that is just being placed: "
+     "seen once in some ten runs"},
     {"Busy.*", "flush", DeviceKind::kSiw, kSpared,
      "siw_qp_cm_drop closes the connection and leaves the queue pair as it is, "
      "until rdma_disconnect"},
