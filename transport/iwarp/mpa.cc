@@ -76,7 +76,8 @@ MpaError DecodeMpa(absl::Span<const std::byte> bytes, bool expect_reply,
   *bytes_needed = kMpaHeaderBytes;
   // A wrong start need not be waited out.
   const char* key = expect_reply ? kReplyKey : kRequestKey;
-  if (std::memcmp(bytes.data(), key, std::min(bytes.size(), kKeyBytes)) != 0) {
+  const size_t key_bytes = std::min(bytes.size(), kKeyBytes);
+  if (key_bytes > 0 && std::memcmp(bytes.data(), key, key_bytes) != 0) {
     return MpaError::kKey;
   }
   if (bytes.size() < kMpaHeaderBytes) return MpaError::kShort;
