@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/check.h"
 #include "core/log.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
@@ -141,6 +142,12 @@ void OnListenerReadable(Id* listener) {
 void OnHalfOpenReadable(CmSocket* half_open) {
   MpaFrame request;
   size_t needed = kMpaHeaderBytes;
+  if (half_open->text_bytes >= kMpaHeaderBytes) {
+    // How much is missing of what came before.
+    DecodeMpa(
+        absl::MakeConstSpan(half_open->text.data(), half_open->text_bytes),
+        /*expect_reply=*/false, &request, &needed);
+  }
   while (true) {
     // No more than the frame: what is behind it is for the queue pair.
     const ssize_t got =
@@ -156,6 +163,7 @@ void OnHalfOpenReadable(CmSocket* half_open) {
       Promote(half_open, request);
       return;
     }
+    SLUICE_CHECK(needed <= kMpaFrameMax);
     if (error == MpaError::kShort) continue;
     SLUICE_LOG(kDebug) << "a connection was not MPA"
                        << KV("why", MpaErrorName(error));
