@@ -148,6 +148,8 @@ void WaitForAcks(Id* id, std::unique_lock<std::mutex>* lock);
 
 // cm_listen.cc
 void OnListenerReadable(Id* listener);
+// One that could accept nothing tries again.
+void ResumeListener(Id* listener);
 void OnHalfOpenReadable(CmSocket* half_open);
 void DropHalfOpen(CmSocket* half_open);
 // The peer's request is refused, without data; its socket is closed.

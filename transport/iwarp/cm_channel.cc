@@ -73,6 +73,8 @@ void RunDeadlines(EventChannel* channel, int64_t now) {
       DropHalfOpen(socket);
     } else if (socket->kind == CmSocket::Kind::kActive) {
       OnActiveDeadline(socket->id);
+    } else if (socket->kind == CmSocket::Kind::kListener) {
+      ResumeListener(socket->id);
     }
   }
 }

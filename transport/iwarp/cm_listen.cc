@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
@@ -20,6 +21,9 @@
 
 namespace sluice::iwarp {
 namespace {
+
+// How long a listener rests when nothing can be accepted.
+constexpr int64_t kAcceptPauseNanos = 100 * kNanosPerMilli;
 
 void AddHalfOpen(Id* listener, int fd) {
   if (listener->half_open.size() >= kHalfOpenMax) {
@@ -39,6 +43,13 @@ void AddHalfOpen(Id* listener, int fd) {
   }
   SetSocketDeadline(half_open,
                     absl::ToInt64Nanoseconds(GetOptions().request_timeout));
+}
+
+// Who waits may stay in the backlog for a while: a listener that is readable,
+// and of which nothing can be taken, would be served for ever.
+void PauseListener(Id* listener) {
+  RewatchSocket(&listener->socket, 0);
+  SetSocketDeadline(&listener->socket, kAcceptPauseNanos);
 }
 
 // Replies to a request that cannot become a connection.
@@ -128,14 +139,20 @@ void OnListenerReadable(Id* listener) {
   for (int i = 0; i < kAcceptBatch; ++i) {
     const int fd = accept4(listener->socket.fd, nullptr, nullptr,
                            SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-      if (errno != EMFILE && errno != ENFILE) return;
-      // No descriptor: the oldest that has said nothing gives up its own.
-      if (listener->half_open.empty()) return;
-      DropHalfOpen(listener->half_open.front().get());
+    if (fd >= 0) {
+      AddHalfOpen(listener, fd);
       continue;
     }
-    AddHalfOpen(listener, fd);
+    if (errno == EAGAIN) return;
+    const bool exhausted = errno == EMFILE || errno == ENFILE ||
+                           errno == ENOBUFS || errno == ENOMEM;
+    if (!exhausted) continue;  // of that connection only
+    if (listener->half_open.empty()) {
+      PauseListener(listener);
+      return;
+    }
+    // The oldest that has said nothing gives up its descriptor.
+    DropHalfOpen(listener->half_open.front().get());
   }
 }
 
@@ -171,6 +188,11 @@ void OnHalfOpenReadable(CmSocket* half_open) {
     break;
   }
   DropHalfOpen(half_open);
+}
+
+void ResumeListener(Id* listener) {
+  listener->socket.deadline_nanos = INT64_MAX;
+  RewatchSocket(&listener->socket, EPOLLIN);
 }
 
 void DropHalfOpen(CmSocket* half_open) {

@@ -429,5 +429,23 @@ TEST_F(WireStart, WhoIsGoneCannotBeAccepted) {
   ExpectOthersServed();
 }
 
+// The process has no descriptor left, and none that it could take back.
+TEST_F(WireStart, NoDescriptorIsNoEndlessLoop) {
+  RawStream good;
+  WireConnection* connection = side_.Establish(&good, false);
+  RawStream late = RawStream::Connect(side_.port());
+  ASSERT_TRUE(late.Send(MpaText({})));
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+
+  for (int i = 0; i < 10; ++i) side_.Advance();
+  ExpectSend(&good, connection, 1);
+
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ExpectServed(&late);
+}
+
 }  // namespace
 }  // namespace sluice::iwarp
