@@ -17,6 +17,10 @@
 namespace sluice::iwarp {
 namespace {
 
+// The end of a connection wakes who waits for nothing else. The watch goes with
+// the socket.
+constexpr uint32_t kEndEvents = EPOLLRDHUP | EPOLLET;
+
 rdma_cm_event_type EventOf(int error) {
   switch (error) {
     case ECONNRESET:
@@ -228,18 +232,19 @@ bool Establish(Id* id, Qp* qp) {
   if (qp == nullptr) return false;  // destroyed while it connected
   const int fd = id->socket.fd;
   UnwatchSocket(&id->socket);
+  // Before it may be closed, which is as soon as it is the queue pair's.
+  WatchSocket(&id->socket, kEndEvents);
   id->stream.id_serial = id->socket.serial;
   if (!AttachStream(qp, fd, id->stream)) return false;
   id->state = IdState::kConnected;
   id->socket.kind = CmSocket::Kind::kEstablished;
-  WatchEnd(id, fd);
+  id->socket.fd = -1;
   return true;
 }
 
-// It wakes who waits for nothing else. The watch goes with the socket.
 void WatchEnd(Id* id, int fd) {
   id->socket.fd = fd;
-  WatchSocket(&id->socket, EPOLLRDHUP | EPOLLET);
+  WatchSocket(&id->socket, kEndEvents);
   id->socket.fd = -1;
 }
 
