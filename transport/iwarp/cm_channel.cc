@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kRounds = 4;
 constexpr size_t kDyingChannelsMax = 8;
+// Of a group with a queue pair whose peer hangs up: more than what its socket
+// can hold, but no reason to stay for what others send.
+constexpr int kHangUpRounds = 16;
 
 void CloseChannel(EventChannel* channel) {
   for (const int fd : {channel->epoll_fd, channel->timer_fd}) {
@@ -177,8 +180,11 @@ bool AdvanceChannel(EventChannel* channel) {
     }
   }
   for (const auto& group : groups) {
-    while (group->Advance(nullptr)) {
+    bool group_has_more = true;
+    for (int round = 0; round < kHangUpRounds && group_has_more; ++round) {
+      group_has_more = group->Advance(nullptr);
     }
+    if (group_has_more) group->Wake();
   }
   return more;
 }

@@ -64,7 +64,8 @@ int GetCmEvent(rdma_event_channel* raw, rdma_cm_event** event) {
       *event = taken;
       return 0;
     }
-    if (more) continue;
+    // With more to do the descriptor is readable: who waits comes back at
+    // once, and who does not has others to serve, whatever peers send.
     if (!WaitReadable(channel->fd, channel->epoll_fd)) return -1;
   }
 }

@@ -178,7 +178,9 @@ int GetCqEvent(ibv_comp_channel* raw, ibv_cq** cq, void** cq_context) {
       *cq_context = event->cq_context;
       return 0;
     }
-    if (more) continue;
+    // Readable then: who waits comes back at once, and who does not has others
+    // to serve, however much a peer sends.
+    if (more) channel->group->Wake();
     channel->group->BeginWait();
     // What was posted before that may have counted on this thread.
     channel->group->SendPosted();

@@ -90,8 +90,8 @@ class Helper {
     for (size_t i = 0; i < groups.size(); ++i) {
       if ((waits[i + 1].revents & POLLIN) == 0) continue;
       if (groups[i]->user_serial() != SerialSeen(*groups[i])) continue;
-      while (groups[i]->AdvanceAsHelper()) {
-      }
+      // One round each: what is left makes the next wait a short one.
+      if (groups[i]->AdvanceAsHelper()) groups[i]->Wake();
     }
   }
 
