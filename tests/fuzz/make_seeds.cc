@@ -1,4 +1,4 @@
-// Writes the seed corpora of capsule_fuzz and connect_fuzz from the encoders:
+// Writes the seed corpora of the fuzzers but toml_fuzz from the encoders:
 //   fuzz/make_seeds tests/fuzz/corpus
 // Run again when a format gains a field; the files are committed.
 
@@ -17,6 +17,8 @@
 #include "nvme/private_data.h"
 #include "nvme/property.h"
 #include "nvme/sgl.h"
+#include "tests/fuzz/iwarp_input.h"
+#include "tests/support/raw_stream.h"
 
 namespace sluice::nvme {
 namespace {
@@ -103,6 +105,91 @@ void SaveConnects(const std::string& folder) {
 }  // namespace
 }  // namespace sluice::nvme
 
+namespace sluice::iwarp {
+namespace {
+
+// A record of iwarp_fuzz: a segment without its ULPDU_Length.
+Bytes Record(const Bytes& fpdu) {
+  SLUICE_CHECK(fpdu.size() - 2 <= UINT8_MAX);
+  Bytes record = {static_cast<std::byte>(fpdu.size() - 2)};
+  record.insert(record.end(), fpdu.begin() + 2, fpdu.end());
+  return record;
+}
+
+uint64_t Address(uint32_t region, int32_t offset) {
+  return uint64_t{kAddressMark | region} << 32 | static_cast<uint32_t>(offset);
+}
+
+void SaveStreams(const std::string& folder) {
+  const auto save = [&folder](const std::string& name, int flags, int piece,
+                              const std::vector<Bytes>& fpdus) {
+    Bytes input = {static_cast<std::byte>(flags | kFuzzRecords),
+                   static_cast<std::byte>(piece)};
+    for (const Bytes& fpdu : fpdus) input = std::move(input) + Record(fpdu);
+    nvme::Save(folder + "/" + name, input);
+  };
+  const Bytes write = Tagged(kWriteLast, kKeyMark | kFuzzWritable,
+                             Address(kFuzzWritable, 8), Bytes(40));
+  const Bytes read = ReadRequest({.bytes = 300,
+                                  .source_stag = kKeyMark | kFuzzReadable,
+                                  .source_to = Address(kFuzzReadable, 0)});
+  const Bytes first = Untagged(kSendLast & ~kLastBit, 0, 0, 1, 0, Bytes(20));
+  const Bytes second = Untagged(kSendLast, 0, 0, 1, 20, Bytes(20));
+  const auto response = [](uint16_t control, int offset, size_t bytes) {
+    return Tagged(control, kKeyMark | kFuzzSink, Address(kFuzzSink, offset),
+                  Bytes(bytes));
+  };
+  save("mixed", kFuzzPassive, 0, {write, first, second, read});
+  save("mixed_crc", kFuzzPassive | kFuzzCrc, 7, {write, first, second, read});
+  save("bytewise", kFuzzCrc, 1, {write, read, first, second});
+  save("answers", kFuzzReads | kFuzzCrc, 0,
+       {response(kReadResponseLast, 0, 96),
+        response(kReadResponseLast & ~kLastBit, 0, 40),
+        response(kReadResponseLast, 40, 56), first});
+  save("answer_too_long", kFuzzReads, 0, {response(kReadResponseLast, 0, 97)});
+  save("late_receives", kFuzzNoReceives | kFuzzSends, 0, {first, second});
+  save("invalidate", kFuzzSends, 0,
+       {Untagged(kSendInvalidateLast, kKeyMark | kFuzzMortal, 0, 1, 0),
+        Tagged(kWriteLast, kKeyMark | kFuzzMortal, Address(kFuzzMortal, 0),
+               Bytes(8))});
+  save("deregister", kFuzzDeregister | kFuzzDisconnect, 16,
+       {Tagged(kWriteLast, kKeyMark | kFuzzMortal, Address(kFuzzMortal, 4000),
+               Bytes(80)),
+        ReadRequest({.bytes = 4096,
+                     .source_stag = kKeyMark | kFuzzMortal,
+                     .source_to = Address(kFuzzMortal, 0)})});
+  save("stranger", 0, 0,
+       {Tagged(kWriteLast, kKeyMark | kFuzzStranger, Address(kFuzzStranger, 0),
+               Bytes(8))});
+  save("terminate", kFuzzReads, 0,
+       {Untagged(kTerminateLast, 0, 2, 1, 0, FromHex("1101c000"))});
+  // Long segments, which are read to where they belong.
+  const Bytes header =
+      Tagged(kWriteLast, kKeyMark | kFuzzWritable, Address(kFuzzWritable, 0));
+  Bytes large = {std::byte{kFuzzRecords | kFuzzCrc}, std::byte{0}, std::byte{0},
+                 std::byte{100}};
+  large = std::move(large) + Record(header) + Record(first) + Record(second);
+  nvme::Save(folder + "/large", large);
+  // As it is.
+  nvme::Save(folder + "/raw", Bytes(2) + Seal(write, false) +
+                                  Seal(first, false) + Seal(second, false));
+}
+
+void SaveFrames(const std::string& folder) {
+  nvme::Save(folder + "/request", MpaText({.data = Bytes(32)}));
+  nvme::Save(folder + "/reply", MpaText({.reply = true, .crc = true}));
+  nvme::Save(folder + "/revision_1",
+             MpaText({.revision = 1, .enhanced = false, .data = Bytes(5)}));
+  nvme::Save(folder + "/write", Tagged(kWriteLast, 1, 2, Bytes(3)));
+  nvme::Save(folder + "/read", ReadRequest({.bytes = 4}));
+  nvme::Save(folder + "/send", Untagged(kSendLast, 0, 0, 1, 0, Bytes(5)));
+  nvme::Save(folder + "/terminate",
+             Untagged(kTerminateLast, 0, 2, 1, 0, FromHex("12020000")));
+}
+
+}  // namespace
+}  // namespace sluice::iwarp
+
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr, "usage: make_seeds <corpus folder>\n");
@@ -111,5 +198,7 @@ int main(int argc, char** argv) {
   const std::string corpus = argv[1];
   sluice::nvme::SaveCapsules(corpus + "/capsule_fuzz");
   sluice::nvme::SaveConnects(corpus + "/connect_fuzz");
+  sluice::iwarp::SaveStreams(corpus + "/iwarp_fuzz");
+  sluice::iwarp::SaveFrames(corpus + "/mpa_fuzz");
   return EXIT_SUCCESS;
 }
