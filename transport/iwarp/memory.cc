@@ -9,8 +9,8 @@ namespace sluice::iwarp {
 namespace {
 
 // Access is short; a thread that holds a pin may have lost its processor.
-void WaitForPins(const Mr& mr) {
-  while (mr.pins->load(std::memory_order_seq_cst) != 0) sched_yield();
+void WaitForPins(const std::atomic<uint32_t>& pins) {
+  while (pins.load(std::memory_order_seq_cst) != 0) sched_yield();
 }
 
 uint32_t Mix(uint32_t half, uint32_t secret) {
@@ -95,14 +95,21 @@ void MrTable::Remove(Mr* mr) {
   SLUICE_CHECK(slot->mr.load() == mr);
   slot->mr.store(nullptr, std::memory_order_seq_cst);
   // Who read the pointer before that had counted a pin before.
-  WaitForPins(*mr);
+  WaitForPins(slot->pins);
   const std::lock_guard lock(mutex_);
   free_.push_back(mr->handle);
 }
 
-void MrTable::Invalidate(Mr* mr) {
-  mr->valid.store(false, std::memory_order_seq_cst);
-  WaitForPins(*mr);
+bool MrTable::Invalidate(uint32_t key, const ibv_pd* pd) {
+  Mr* mr = Pin(key);
+  if (mr == nullptr) return false;
+  const bool ours = mr->pd == pd;
+  if (ours) mr->valid.store(false, std::memory_order_seq_cst);
+  // The region may go with this pin; its slot does not.
+  const std::atomic<uint32_t>& pins = *mr->pins;
+  Unpin(mr);
+  if (ours) WaitForPins(pins);
+  return ours;
 }
 
 Mr* MrTable::Pin(uint32_t key) {

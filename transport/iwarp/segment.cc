@@ -219,16 +219,12 @@ SegmentResult EndSend(Qp* qp) {
   ++rx.send_msn;
   uint32_t invalidated = 0;
   if (Invalidates(rx.header.opcode)) {
-    Mr* mr = qp->memory->Pin(rx.header.stag);
-    const bool ours = mr != nullptr && mr->pd == qp->pd;
-    if (mr != nullptr) MrTable::Unpin(mr);
-    if (!ours) {
+    // Before the completion can be seen [iwarp §3.5].
+    if (!qp->memory->Invalidate(rx.header.stag, qp->pd)) {
       return RefuseSend(qp, "a key to invalidate that is none",
                         kRdmapInvalidate, IBV_WC_LOC_PROT_ERR,
                         IBV_EVENT_QP_ACCESS_ERR);
     }
-    // Before the completion can be seen [iwarp §3.5].
-    qp->memory->Invalidate(mr);
     invalidated = rx.header.stag;
   }
   rx.has_receive = false;

@@ -194,15 +194,6 @@ bool EncodeRead(Qp* qp, SendEntry* entry, const ibv_sge* sges) {
   return true;
 }
 
-bool LocalInvalidate(Qp* qp, SendEntry* entry) {
-  Mr* mr = qp->memory->Pin(entry->key);
-  if (mr == nullptr) return false;
-  const bool ours = mr->pd == qp->pd;
-  MrTable::Unpin(mr);
-  if (ours) qp->memory->Invalidate(mr);
-  return ours;
-}
-
 // Encodes the current work request, as far as the batch has room. Returns false
 // when it cannot be sent at all.
 bool EncodeCurrent(Qp* qp) {
@@ -215,7 +206,7 @@ bool EncodeCurrent(Qp* qp) {
   if (entry->opcode == IBV_WR_RDMA_READ) {
     if (!EncodeRead(qp, entry, sges)) return false;
   } else if (entry->opcode == IBV_WR_LOCAL_INV) {
-    if (!LocalInvalidate(qp, entry)) return false;
+    if (!qp->memory->Invalidate(entry->key, qp->pd)) return false;
   } else {
     Mr* pins[kSgeMax];
     if (!PinSges(qp, entry, sges, pins)) return false;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 namespace sluice::iwarp {
 namespace {
@@ -172,6 +173,47 @@ TEST_F(MrTableTest, RemoveWaitsForPins) {
 
   stop.store(true);
   user.join();
+}
+
+TEST_F(MrTableTest, InvalidationIsForItsPd) {
+  Mr mr;
+  Init(&mr, 0x1000, 0x100);
+
+  EXPECT_FALSE(table_.Invalidate(mr.rkey ^ 1, &pd_));
+  EXPECT_FALSE(table_.Invalidate(mr.rkey, &other_pd_));
+  EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kNone);
+
+  EXPECT_TRUE(table_.Invalidate(mr.rkey, &pd_));
+  EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kStag);
+  EXPECT_FALSE(table_.Invalidate(mr.rkey, &pd_));
+
+  table_.Remove(&mr);
+}
+
+// A peer invalidates what the program deregisters.
+TEST_F(MrTableTest, ARegionMayGoWhileItIsInvalidated) {
+  std::atomic<uint32_t> key{0};
+  std::atomic<bool> stop{false};
+  std::atomic<int> invalidated_count{0};
+  std::vector<std::thread> peers;
+  for (int i = 0; i < 2; ++i) {
+    peers.emplace_back([&] {
+      while (!stop.load()) {
+        if (table_.Invalidate(key.load(), &pd_)) ++invalidated_count;
+      }
+    });
+  }
+
+  for (int i = 0; i < 5000 || invalidated_count.load() < 100; ++i) {
+    auto mr = std::make_unique<Mr>();
+    Init(mr.get(), 0, 1);
+    key.store(mr->rkey);
+    if (i % 16 == 0) std::this_thread::yield();
+    table_.Remove(mr.get());
+  }
+
+  stop.store(true);
+  for (std::thread& peer : peers) peer.join();
 }
 
 }  // namespace
