@@ -218,7 +218,7 @@ struct Qp : ibv_qp, ListNode {
 
   SendQueue sends;
   ReceiveQueue receives;
-  Ring<uint32_t> outbound;  // numbers of READs in flight
+  Ring<uint64_t> outbound;  // numbers of READs in flight, or kRtrRead
   Ring<InboundRead> inbound;
   Transmitter tx;
   Receiver rx;
@@ -286,8 +286,9 @@ bool Transmit(Qp* qp);
 void SendTerminate(Qp* qp, const TerminateReason& reason, bool with_header);
 // The first message of an initiator that is to show that it is ready.
 void SendReadyToReceive(Qp* qp, bool write, bool read);
-// The number, in `outbound`, of a READ that no work request asked for.
-inline constexpr uint32_t kRtrRead = UINT32_MAX;
+// The number, in `outbound`, of a READ that no work request asked for: none of
+// theirs, which have 32 bits and all of them.
+inline constexpr uint64_t kRtrRead = UINT64_MAX;
 // What is left of the stream no longer refers to the user's memory.
 bool OwnRest(Qp* qp);
 

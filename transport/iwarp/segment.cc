@@ -29,12 +29,13 @@ SegmentResult Refuse(Qp* qp, const char* what, const TerminateReason& reason,
 // The READ that is answered first; null: an RTR, or none.
 SendEntry* OldestRead(Qp* qp) {
   if (qp->outbound.count == 0) return nullptr;
-  const uint32_t number = *qp->outbound.At(0);
-  return number == kRtrRead ? nullptr : qp->sends.At(number);
+  const uint64_t number = *qp->outbound.At(0);
+  return number == kRtrRead ? nullptr
+                            : qp->sends.At(static_cast<uint32_t>(number));
 }
 
 const ibv_sge* SinkOf(Qp* qp) {
-  const uint32_t number = *qp->outbound.At(0);
+  const auto number = static_cast<uint32_t>(*qp->outbound.At(0));
   const SendEntry* read = qp->sends.At(number);
   if (read->sge_count == 0) return nullptr;
   return &qp->sends

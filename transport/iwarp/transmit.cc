@@ -164,7 +164,7 @@ void EncodeSegment(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
   qp->tx.offset += bytes;
 }
 
-void EncodeReadRequest(Qp* qp, uint32_t number, uint32_t sink_stag,
+void EncodeReadRequest(Qp* qp, uint64_t number, uint32_t sink_stag,
                        uint64_t sink_to, uint32_t bytes, uint32_t source_stag,
                        uint64_t source_to) {
   SendBatch* batch = &qp->group->batch;

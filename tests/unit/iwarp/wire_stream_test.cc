@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_side.h"
 #include "transport/iwarp/options.h"
+#include "transport/iwarp/qp.h"
 
 namespace sluice::iwarp {
 namespace {
@@ -413,6 +415,31 @@ TEST_P(Unread, ItsRegionMayGo) {
   EXPECT_TRUE(std::ranges::search(raw_.collected(), Bytes(16, std::byte{0x77}))
                   .empty());
   ExpectDown(connection_);
+}
+
+// Work requests count in 32 bits, and go round.
+TEST_P(WireStream, NoReadIsTakenForAnother) {
+  RawStream raw;
+  WireConnection* connection = side_.Establish(&raw, crc());
+  {
+    Qp* qp = Qp::From(connection->qp);
+    const std::lock_guard lock(qp->group->mutex);
+    qp->sends.head = qp->sends.next = qp->sends.tail = UINT32_MAX - 1;
+  }
+  ASSERT_TRUE(raw.Send(Sealed(Tagged(kWriteLast, 0, 0))));
+  for (uint64_t i = 0; i < 4; ++i) side_.PostRead(connection, i, 64);
+  for (int i = 0; i < 4; ++i) {
+    Bytes request;
+    ASSERT_TRUE(side_.Until(&raw, [&] { return raw.TakeFpdu(&request); }));
+    ASSERT_TRUE(raw.Send(Sealed(Tagged(kReadResponseLast, side_.sink().key(),
+                                       side_.sink().address(), Bytes(64)))));
+  }
+
+  ASSERT_TRUE(side_.Until([&] { return connection->completions.size() == 4; }));
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(connection->completions[i].wr_id, i);
+    EXPECT_EQ(connection->completions[i].status, IBV_WC_SUCCESS);
+  }
 }
 
 // Work requests of pieces that are not all there leave nothing pinned.
