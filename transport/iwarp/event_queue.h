@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -52,6 +53,11 @@ class EventQueue {
       events_.clear();
       first_ = 0;
       Unsignal();
+    } else if (first_ >= kTakenMax && first_ >= events_.size() / 2) {
+      // Somebody always comes before the last is taken.
+      events_.erase(events_.begin(),
+                    events_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
     }
     return found;
   }
@@ -83,7 +89,15 @@ class EventQueue {
     return first_ == events_.size();
   }
 
+  size_t capacity() const {
+    const std::lock_guard lock(mutex_);
+    return events_.capacity();
+  }
+
  private:
+  // Taken ones stay that long, or until they are half of all.
+  static constexpr size_t kTakenMax = 64;
+
   void Signal() {
     if (signalled_) return;
     const uint64_t one = 1;

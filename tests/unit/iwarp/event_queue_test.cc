@@ -88,6 +88,21 @@ TEST(EventQueue, ExtractsWhatItIsAskedFor) {
   EXPECT_FALSE(IsReadable(queue));
 }
 
+TEST(EventQueue, DoesNotGrowWhileItIsNeverEmpty) {
+  EventQueue<int> queue;
+  queue.Push(0, /*quietly=*/false);
+
+  for (int i = 1; i < 100000; ++i) {
+    queue.Push(i, /*quietly=*/false);
+    int event = -1;
+    ASSERT_TRUE(Take(&queue, &event));
+    ASSERT_EQ(event, i - 1);
+  }
+
+  EXPECT_LT(queue.capacity(), 1000U);
+  EXPECT_TRUE(IsReadable(queue));
+}
+
 TEST(EventQueue, NoEventIsLostBetweenThreads) {
   EventQueue<int> queue;
   constexpr int kEvents = 20000;
