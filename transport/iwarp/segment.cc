@@ -205,8 +205,9 @@ SegmentResult BeginSend(Qp* qp) {
     const SegmentResult result = TakeReceive(qp);
     if (result != SegmentResult::kTaken) return result;
   }
+  // MO has 32 bits, and so has a message: receives of more are not filled.
   const uint64_t end = uint64_t{rx.message_bytes} + rx.header.payload_bytes();
-  if (end > rx.receive.length_bytes) {
+  if (end > std::min<uint64_t>(rx.receive.length_bytes, UINT32_MAX)) {
     return RefuseSend(qp, "a SEND is longer than its receive", kDdpTooLong,
                       IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR);
   }

@@ -1,6 +1,7 @@
 // The byte stream as TCP may deliver it, and as a peer may mistreat it: cut
 // anywhere, ended anywhere, never read, never answered.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -440,6 +441,54 @@ TEST_P(WireStream, NoReadIsTakenForAnother) {
     EXPECT_EQ(connection->completions[i].wr_id, i);
     EXPECT_EQ(connection->completions[i].status, IBV_WC_SUCCESS);
   }
+}
+
+// A receive of more than a message can have: its end is not passed by one whose
+// offsets go round.
+TEST_P(WireStream, AMessageHas32Bits) {
+  constexpr uint32_t kHalf = 0xa0000000;
+  constexpr uint32_t kNearlyAll = 0xfffffff8;
+  void* memory = mmap(nullptr, size_t{2} * kHalf, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ibv_mr* mr = side_.api().reg_mr(side_.pd(), memory, size_t{2} * kHalf,
+                                  IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr);
+  RawStream raw;
+  WireConnection* connection = side_.Establish(&raw, crc(), {.post = 0});
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  ibv_sge sges[2] = {{address, kHalf, mr->lkey},
+                     {address + kHalf, kHalf, mr->lkey}};
+  ibv_recv_wr wr = {};
+  wr.wr_id = kReceive;
+  wr.sg_list = sges;
+  wr.num_sge = 2;
+  ibv_recv_wr* bad;
+  ASSERT_EQ(ibv_post_recv(connection->qp, &wr, &bad), 0);
+  ++connection->posted[kReceive];
+  Qp* qp = Qp::From(connection->qp);
+  ASSERT_TRUE(
+      raw.Send(Sealed(Untagged(kSendLast & ~kLastBit, 0, 0, 1, 0, Bytes(8)))));
+  ASSERT_TRUE(side_.Until([qp] {
+    const std::lock_guard lock(qp->group->mutex);
+    return qp->rx.message_bytes == 8;
+  }));
+  {
+    // As if the rest had come.
+    const std::lock_guard lock(qp->group->mutex);
+    qp->rx.message_bytes = kNearlyAll;
+    qp->rx.sge_index = 1;
+    qp->rx.sge_offset = kNearlyAll - kHalf;
+  }
+
+  ASSERT_TRUE(
+      raw.Send(Sealed(Untagged(kSendLast, 0, 0, 1, kNearlyAll, Bytes(8)))));
+
+  ExpectDown(connection);
+  EXPECT_EQ(connection->Find(kReceive)->status, IBV_WC_LOC_LEN_ERR);
+  side_.Destroy(connection);
+  EXPECT_EQ(side_.api().dereg_mr(mr), 0);
+  munmap(memory, size_t{2} * kHalf);
 }
 
 // Work requests of pieces that are not all there leave nothing pinned.
