@@ -141,7 +141,8 @@ void CloseStream(Qp* qp) {
 void Disconnect(Qp* qp) {
   const std::lock_guard lock(qp->group->mutex);
   if (qp->live != QpState::kEstablished) return;
-  if (!Transmit(qp)) return;
+  // Which may find that the end has come already.
+  if (!Transmit(qp) || qp->live != QpState::kEstablished) return;
   qp->live = QpState::kClosing;
   if (qp->tx.rest.empty()) {
     shutdown(qp->fd, SHUT_WR);
