@@ -55,8 +55,8 @@ void PollGroup::Wake() {
 void PollGroup::TakeWake() {
   if (!woken_.load(std::memory_order_acquire)) return;
   uint64_t count;
-  const ssize_t got = read(wake_fd_, &count, sizeof(count));
-  SLUICE_CHECK(got == sizeof(count));
+  // Who wakes us may not have written yet: then a later round reads it.
+  if (read(wake_fd_, &count, sizeof(count)) != sizeof(count)) return;
   woken_.exchange(false, std::memory_order_acq_rel);
 }
 

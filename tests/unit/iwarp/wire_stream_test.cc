@@ -533,7 +533,7 @@ TEST(WireFlood, ACallForEventsReturns) {
   std::atomic<uint64_t> sent{0};
   std::thread flood([&] {
     size_t from = 0;
-    const int64_t end = Clock::Real()->NowNanos() + 10 * kNanosPerSecond;
+    const int64_t end = Clock::Real()->NowNanos() + 20 * kNanosPerSecond;
     while (!stop.load() && Clock::Real()->NowNanos() < end) {
       const ssize_t taken = raw.SendSome(many, from);
       if (taken < 0) break;
@@ -546,10 +546,8 @@ TEST(WireFlood, ACallForEventsReturns) {
 
   ibv_cq* cq;
   void* context;
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(side.api().get_cq_event(connection->cq->channel, &cq, &context),
-              -1);
-  }
+  EXPECT_EQ(side.api().get_cq_event(connection->cq->channel, &cq, &context),
+            -1);
 
   EXPECT_FALSE(stop.load());
   stop.store(true);
