@@ -1,6 +1,7 @@
 // The byte stream as TCP may deliver it, and as a peer may mistreat it: cut
 // anywhere, ended anywhere, never read, never answered.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -510,6 +511,27 @@ TEST_P(WireStream, AWorkRequestThatCannotBeSentPinsNothing) {
 
   std::thread deregisters([this] { side_.local().Deregister(); });
   deregisters.join();
+}
+
+// Who sleeps on a channel sleeps while there is nothing.
+TEST_P(WireStream, AnIdleChannelIsQuiet) {
+  std::vector<RawStream> raws(4);
+  for (RawStream& raw : raws) {
+    WireConnection* connection = side_.Establish(&raw, crc());
+    ASSERT_TRUE(raw.Send(Sealed(Untagged(kSendLast, 0, 0, 1, 0))));
+    ASSERT_TRUE(
+        side_.Until([&] { return connection->completions.size() == 1; }));
+    for (int i = 0; i < 10; ++i) side_.Advance();
+    ibv_cq* cq;
+    void* context;
+    EXPECT_EQ(side_.api().get_cq_event(connection->cq->channel, &cq, &context),
+              -1);
+
+    pollfd waits[] = {{connection->cq->channel->fd, POLLIN, 0},
+                      {side_.channel()->fd, POLLIN, 0}};
+    EXPECT_EQ(poll(waits, 2, 0), 0)
+        << waits[0].revents << " " << waits[1].revents;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Crc, WireStream, testing::Bool(),
