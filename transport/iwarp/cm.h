@@ -86,6 +86,7 @@ struct Id : rdma_cm_id {
   StreamOptions stream;
   Qp* connecting_qp = nullptr;
   bool connected_tcp = false;
+  bool port_is_tcps = false;  // src_addr's is what connecting gave it
   bool v6_only = false;
   bool reuse_address = false;
   uint8_t type_of_service = 0;

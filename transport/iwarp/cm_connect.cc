@@ -61,9 +61,20 @@ int OpenSocket(Id* id) {
   return -1;
 }
 
+void ForgetPort(sockaddr* address) {
+  if (address->sa_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = 0;
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = 0;
+  }
+}
+
 // Begins TCP's part. 0 or an errno.
 int StartTcp(Id* id) {
-  if (id->socket.fd < 0) id->socket.fd = OpenSocket(id);
+  if (id->socket.fd < 0) {
+    id->socket.fd = OpenSocket(id);
+    id->port_is_tcps = true;
+  }
   if (id->socket.fd < 0) return errno;
   TuneSocket(id->socket.fd, id->type_of_service);
   const sockaddr* to = &id->route.addr.dst_addr;
@@ -109,6 +120,8 @@ void OnTcpConnected(Id* id) {
 bool RetryRevision1(Id* id) {
   if (id->sent.revision < 2 || id->socket.text_bytes > 0) return false;
   CloseSocket(&id->socket);
+  // The last connection may have that port for a while yet.
+  if (id->port_is_tcps) ForgetPort(&id->route.addr.src_addr);
   id->sent.revision = 1;
   id->sent.enhanced = false;
   id->sent.peer_to_peer = false;

@@ -319,6 +319,7 @@ TEST_F(WireStart, FpdusMayFollowTheRequestAtOnce) {
 
 // The responder says nothing before the initiator has [iwarp §1.4].
 TEST_F(WireStart, TheResponderSpeaksSecond) {
+  MutableOptions().listen_first = absl::Seconds(60);
   RawStream raw;
   WireConnection* connection = side_.Establish(&raw, false);
   ibv_send_wr wr = {};
@@ -330,6 +331,21 @@ TEST_F(WireStart, TheResponderSpeaksSecond) {
   EXPECT_EQ(raw.collected().size(), 0U);
 
   ASSERT_TRUE(raw.Send(Seal(Tagged(kWriteLast, 0, 0), false)));
+
+  Bytes send;
+  ASSERT_TRUE(side_.Until(&raw, [&] { return raw.TakeFpdu(&send); }));
+  EXPECT_EQ(send, Seal(Untagged(kSendLast, 0, 0, 1, 0), false));
+}
+
+// But not for ever.
+TEST_F(WireStart, AnInitiatorThatListensIsSpokenTo) {
+  MutableOptions().listen_first = absl::Milliseconds(30);
+  RawStream raw;
+  WireConnection* connection = side_.Establish(&raw, false);
+  ibv_send_wr wr = {};
+  wr.wr_id = 7;
+  wr.opcode = IBV_WR_SEND;
+  side_.PostSend(connection, wr);
 
   Bytes send;
   ASSERT_TRUE(side_.Until(&raw, [&] { return raw.TakeFpdu(&send); }));
