@@ -21,6 +21,8 @@ uint32_t Mix(uint32_t half, uint32_t secret) {
 // Tags that peers use for no memory at all: 0, and siw's RTR message 1.
 constexpr uint32_t kReservedKeys = 2;
 
+constexpr int kAccessOfPeers = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+
 }  // namespace
 
 MrTable::MrTable() {
@@ -100,10 +102,12 @@ void MrTable::Remove(Mr* mr) {
   free_.push_back(mr->handle);
 }
 
-bool MrTable::Invalidate(uint32_t key, const ibv_pd* pd) {
+bool MrTable::Invalidate(uint32_t key, const ibv_pd* pd, bool by_peer) {
   Mr* mr = Pin(key);
   if (mr == nullptr) return false;
-  const bool ours = mr->pd == pd;
+  // A peer knows the keys of READs' sinks, which others may use, too.
+  const bool ours =
+      mr->pd == pd && (!by_peer || (mr->access & kAccessOfPeers) != 0);
   if (ours) mr->valid.store(false, std::memory_order_seq_cst);
   // The region may go with this pin; its slot does not.
   const std::atomic<uint32_t>& pins = *mr->pins;

@@ -55,10 +55,10 @@ class MrTable {
   bool Add(Mr* mr);
   // No pin of it is held or taken after this.
   void Remove(Mr* mr);
-  // All access by that key ends, for `pd` only; it stays taken until Remove,
-  // which may run at the same time. False: there is no such region. Not while
-  // the caller holds a pin of it.
-  bool Invalidate(uint32_t key, const ibv_pd* pd);
+  // All access by that key ends; it stays taken until Remove, which may run at
+  // the same time. False: `pd` has no such region, or, by a peer's wish, none
+  // that peers have rights to. Not while the caller holds a pin of it.
+  bool Invalidate(uint32_t key, const ibv_pd* pd, bool by_peer);
 
   // The region of that key, pinned, or null. Lock-free.
   Mr* Pin(uint32_t key);

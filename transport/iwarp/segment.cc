@@ -222,7 +222,7 @@ SegmentResult EndSend(Qp* qp) {
   uint32_t invalidated = 0;
   if (Invalidates(rx.header.opcode)) {
     // Before the completion can be seen [iwarp §3.5].
-    if (!qp->memory->Invalidate(rx.header.stag, qp->pd)) {
+    if (!qp->memory->Invalidate(rx.header.stag, qp->pd, /*by_peer=*/true)) {
       return RefuseSend(qp, "a key to invalidate that is none",
                         kRdmapInvalidate, IBV_WC_LOC_PROT_ERR,
                         IBV_EVENT_QP_ACCESS_ERR);

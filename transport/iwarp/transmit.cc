@@ -206,7 +206,9 @@ bool EncodeCurrent(Qp* qp) {
   if (entry->opcode == IBV_WR_RDMA_READ) {
     if (!EncodeRead(qp, entry, sges)) return false;
   } else if (entry->opcode == IBV_WR_LOCAL_INV) {
-    if (!qp->memory->Invalidate(entry->key, qp->pd)) return false;
+    if (!qp->memory->Invalidate(entry->key, qp->pd, /*by_peer=*/false)) {
+      return false;
+    }
   } else {
     Mr* pins[kSgeMax];
     if (!PinSges(qp, entry, sges, pins)) return false;

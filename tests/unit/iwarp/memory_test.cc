@@ -179,13 +179,25 @@ TEST_F(MrTableTest, InvalidationIsForItsPd) {
   Mr mr;
   Init(&mr, 0x1000, 0x100);
 
-  EXPECT_FALSE(table_.Invalidate(mr.rkey ^ 1, &pd_));
-  EXPECT_FALSE(table_.Invalidate(mr.rkey, &other_pd_));
+  EXPECT_FALSE(table_.Invalidate(mr.rkey ^ 1, &pd_, /*by_peer=*/true));
+  EXPECT_FALSE(table_.Invalidate(mr.rkey, &other_pd_, /*by_peer=*/true));
   EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kNone);
 
-  EXPECT_TRUE(table_.Invalidate(mr.rkey, &pd_));
+  EXPECT_TRUE(table_.Invalidate(mr.rkey, &pd_, /*by_peer=*/true));
   EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kStag);
-  EXPECT_FALSE(table_.Invalidate(mr.rkey, &pd_));
+  EXPECT_FALSE(table_.Invalidate(mr.rkey, &pd_, /*by_peer=*/true));
+
+  table_.Remove(&mr);
+}
+
+TEST_F(MrTableTest, PeersInvalidateOnlyWhatIsTheirs) {
+  Mr mr;
+  Init(&mr, 0x1000, 0x100, IBV_ACCESS_LOCAL_WRITE);
+
+  EXPECT_FALSE(table_.Invalidate(mr.rkey, &pd_, /*by_peer=*/true));
+  EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kNone);
+  EXPECT_TRUE(table_.Invalidate(mr.rkey, &pd_, /*by_peer=*/false));
+  EXPECT_EQ(FaultOf(mr.rkey, 0x1000, 1), AccessFault::kStag);
 
   table_.Remove(&mr);
 }
@@ -199,7 +211,8 @@ TEST_F(MrTableTest, ARegionMayGoWhileItIsInvalidated) {
   for (int i = 0; i < 2; ++i) {
     peers.emplace_back([&] {
       while (!stop.load()) {
-        if (table_.Invalidate(key.load(), &pd_)) ++invalidated_count;
+        if (table_.Invalidate(key.load(), &pd_, /*by_peer=*/true))
+          ++invalidated_count;
       }
     });
   }

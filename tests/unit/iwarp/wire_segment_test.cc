@@ -538,6 +538,9 @@ TEST_P(WireSegment, InvalidatesWhatIsNotThePeers) {
       {"key 0", [](WireSide*) { return 0u; }},
       {"another PD's", [](WireSide* s) { return s->stranger().key(); }},
       {"deregistered", [](WireSide* s) { return s->gone().key(); }},
+      // Which the peer learns from a READ, and others use, too.
+      {"a READ's sink", [](WireSide* s) { return s->sink().key(); }},
+      {"a receive's", [](WireSide* s) { return s->local().key(); }},
   };
   for (const auto& key : keys) {
     for (const uint16_t control : {uint16_t{0x4144}, uint16_t{0x4146}}) {
@@ -706,7 +709,7 @@ Bytes Response(WireSide* side, uint64_t offset, size_t bytes, bool last = true,
 }
 
 TEST_P(WireSegment, AnswersThatNobodyAskedFor) {
-  for (const size_t bytes : {0, 8}) {
+  for (const size_t bytes : {size_t{0}, size_t{8}}) {
     Run({.name = absl::StrCat(bytes, " bytes"),
          .make = [=](WireSide* side) { return One(Response(side, 0, bytes)); },
          .layer = 1,
