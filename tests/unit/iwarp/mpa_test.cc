@@ -52,7 +52,7 @@ TEST(Mpa, EncodesTheRequestOfALinuxHost) {
 
 TEST(Mpa, EveryFieldSurvivesTheWire) {
   for (int bits = 0; bits < 512; ++bits) {
-    MpaFrame frame = WithData(bits % 37);
+    MpaFrame frame = WithData(static_cast<size_t>(bits % 37));
     const auto bit = [bits](int n) { return (bits >> n & 1) != 0; };
     frame.reply = bit(0);
     frame.markers = bit(1);

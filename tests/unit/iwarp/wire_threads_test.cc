@@ -175,7 +175,8 @@ TEST_F(WireThreads, QueuePairsGoWhileTheirGroupIsMoved) {
       WireConnection* connection = side_.NewConnection(id, {});
       ASSERT_TRUE(side_.TryAccept(connection, {}, {}));
       // Good, wrong, or cut off.
-      raw.Send(Seal(Untagged(kSendLast, 0, 0, 1 + round % 2, 0), false));
+      raw.Send(
+          Seal(Untagged(kSendLast, 0, 0, round % 2 == 0 ? 1 : 2, 0), false));
       if (round % 3 == 0) raw.Reset();
       for (int i = 0; i < round % 5; ++i) std::this_thread::yield();
       id->context = nullptr;  // its events are nobody's
