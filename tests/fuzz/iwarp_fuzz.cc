@@ -52,22 +52,31 @@ struct World {
     other_pd = AllocPd(context);
     cq = CreateCq(context, 64, nullptr, nullptr, 0);
     SLUICE_CHECK(cq != nullptr);
-    const auto make = [this](uint32_t number, ibv_pd* owner, int access,
-                             size_t bytes) {
-      regions[number] = std::make_unique<GuardedRegion>(owner, access, bytes);
-    };
-    make(kFuzzWritable, pd, kLocalWrite | IBV_ACCESS_REMOTE_WRITE,
-         kLargeRegion);
-    make(kFuzzReadable, pd, IBV_ACCESS_REMOTE_READ, 4096);
-    make(kFuzzLocal, pd, kLocalWrite, 8192);
-    make(kFuzzSink, pd, kLocalWrite, 4096);
-    make(kFuzzStranger, other_pd, kAllRights, 4096);
   }
 
-  // New in each run: it may be gone, or of no use.
+  // Regions as at the start: peers may have invalidated some. One is new in
+  // each run, for it may go.
   void Renew() {
-    regions[kFuzzMortal] =
-        std::make_unique<GuardedRegion>(pd, kAllRights, 4096);
+    regions[kFuzzMortal].reset();
+    constexpr int kRemoteWrite = kLocalWrite | IBV_ACCESS_REMOTE_WRITE;
+    Keep(kFuzzWritable, pd, kRemoteWrite, kLargeRegion);
+    Keep(kFuzzReadable, pd, IBV_ACCESS_REMOTE_READ, 4096);
+    Keep(kFuzzLocal, pd, kLocalWrite, 8192);
+    Keep(kFuzzSink, pd, kLocalWrite, 4096);
+    Keep(kFuzzStranger, other_pd, kAllRights, 4096);
+    Keep(kFuzzMortal, pd, kAllRights, 4096);
+  }
+
+  // Those that no peer has rights to are there for ever.
+  void Keep(uint32_t number, ibv_pd* owner, int access, size_t bytes) {
+    std::unique_ptr<GuardedRegion>& region = regions[number];
+    if (region != nullptr) {
+      Mr* mr = Device::Get().memory.Pin(region->key());
+      if (mr != nullptr) MrTable::Unpin(mr);
+      if (mr != nullptr) return;
+      SLUICE_CHECK(number == kFuzzWritable || number == kFuzzReadable);
+    }
+    region = std::make_unique<GuardedRegion>(owner, access, bytes);
   }
 
   ibv_context* context;
