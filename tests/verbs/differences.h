@@ -130,6 +130,9 @@ inline constexpr Difference kDifferences[] = {
      "siw_qp_modify knows no way out of ERROR"},
     {"State.InitIsRefusedWhenConnected", "modify", DeviceKind::kSiw, "0",
      "siw_qp_nextstate_from_rts ignores it"},
+    {"State.InitIsRefusedWhenConnected", "modify", DeviceKind::kIwarp, "0",
+     "as siw: the connection manager has made it ready, and users of "
+     "rdma_init_qp_attr ask afterwards (rping -q)"},
     {"State.DisconnectLeadsToErr", "", DeviceKind::kSiw, kSpared,
      "a queue pair that has closed in order is IDLE again"},
     {"State.SqdClosesGracefully", "state", DeviceKind::kSiw, kSpared,

@@ -213,12 +213,15 @@ TEST_F(SluicedCli, WhatItCannotExportExitsWith1) {
   fails({"--export", half, "--block-size", "4096"}, "use --block-size 512 or");
 }
 
-TEST_F(SluicedCli, WithoutAnRdmaDeviceExitsWith1) {
+TEST_F(SluicedCli, VerbsWithoutAnRdmaDeviceExitsWith1) {
   if (HasRdmaDevice()) GTEST_SKIP() << "this machine has one";
   if (geteuid() != 0) GTEST_SKIP() << "locked memory may stop it first";
 
-  ExpectFailure({"--export", MakeDisk("disk", 1 << 20)}, 1, "RDMA");
-  ExpectFailure({"--export", "null:1M", "--listen", "127.0.0.1:0"}, 1, "RDMA");
+  ExpectFailure({"--export", MakeDisk("disk", 1 << 20), "--provider=verbs"}, 1,
+                "RDMA");
+  ExpectFailure(
+      {"--export", "null:1M", "--listen", "127.0.0.1:0", "--provider=verbs"}, 1,
+      "RDMA");
 }
 
 TEST_F(SluicedCli, LockedMemoryIsCheckedBeforeAnythingIsOpened) {
@@ -230,7 +233,7 @@ TEST_F(SluicedCli, LockedMemoryIsCheckedBeforeAnythingIsOpened) {
   }
   const std::string command =
       absl::StrCat("ulimit -l 64 && exec ", drop, " ", SLUICED_PATH,
-                   " --export ", Path("none"));
+                   " --provider verbs --export ", Path("none"));
 
   const Outcome outcome = RunProgram("/bin/sh", {"sh", "-c", command});
 
