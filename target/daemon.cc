@@ -164,12 +164,12 @@ class Daemon {
 
 absl::Status RunDaemon(const TargetOptions& options, char** argv) {
   SLUICE_ASSIGN_OR_RETURN(const PickedProvider provider, PickProvider(options));
-  SLUICE_LOG(kInfo) << "provider " << provider.api->name
-                    << KV("why", provider.why);
   const LockedMemoryLimit limit = RaiseLockedMemoryLimit();
   if (provider.pins_memory) {
     SLUICE_RETURN_IF_ERROR(CheckLockedMemory(options, limit));
   }
+  SLUICE_LOG(kInfo) << "provider " << provider.api->name
+                    << KV("why", provider.why);
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<DaemonEvents> events,
                           DaemonEvents::Create());
   TargetOptions with_memory = options;
