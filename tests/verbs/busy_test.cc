@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/verbs/pair.h"
@@ -307,9 +308,9 @@ TEST_F(Many, ConnectionsAtATime) {
       for (auto seen = passive_events.seen.begin();
            seen != passive_events.seen.end(); ++seen) {
         if (seen->type != RDMA_CM_EVENT_CONNECT_REQUEST) continue;
-        const CmSeen copy = *seen;
+        CmSeen taken = std::move(*seen);
         passive_events.seen.erase(seen);
-        return copy;
+        return taken;
       }
       return CmSeen();
     }();

@@ -154,4 +154,5 @@ int Run(int argc, char** argv) {
 }  // namespace
 }  // namespace sluice::bench
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what it throws, it is to die of
 int main(int argc, char** argv) { return sluice::bench::Run(argc, argv); }

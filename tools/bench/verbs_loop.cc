@@ -91,7 +91,7 @@ class End {
   }
 
   bool PostReceive(uint32_t index, uint32_t bytes) {
-    ibv_sge sge = Sge(index * bytes, bytes);
+    ibv_sge sge = Sge(size_t{index} * bytes, bytes);
     ibv_recv_wr wr = {};
     wr.sg_list = &sge;
     wr.num_sge = bytes > 0 ? 1 : 0;

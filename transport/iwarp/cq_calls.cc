@@ -88,15 +88,13 @@ ibv_comp_channel* CreateCompChannel(ibv_context* context) {
 }
 
 int DestroyCompChannel(ibv_comp_channel* raw) {
-  std::unique_ptr<CompChannel> channel(CompChannel::From(raw));
+  CompChannel* channel = CompChannel::From(raw);
   {
     const std::lock_guard lock(channel->mutex);
-    if (channel->refcnt != 0) {
-      channel.release();
-      return EBUSY;
-    }
+    if (channel->refcnt != 0) return EBUSY;
   }
   if (channel->own_fd >= 0) close(channel->own_fd);
+  delete channel;
   return 0;
 }
 

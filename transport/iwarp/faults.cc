@@ -50,7 +50,9 @@ void Faults::Clear() {
 
 bool Faults::SwallowsNow() {
   const std::lock_guard lock(mutex_);
-  if (swallow_in_ == 0 || --swallow_in_ > 0) return false;
+  if (swallow_in_ == 0) return false;
+  --swallow_in_;
+  if (swallow_in_ > 0) return false;
   swallow_in_ = swallow_every_;
   swallowed_.fetch_add(1);
   return true;
@@ -60,7 +62,8 @@ int Faults::ErrorNow(std::string_view name) {
   const std::lock_guard lock(mutex_);
   if (fail_in_ == 0) return 0;
   if (!fail_name_.empty() && fail_name_ != name) return 0;
-  if (--fail_in_ > 0) return 0;
+  --fail_in_;
+  if (fail_in_ > 0) return 0;
   failed_.fetch_add(1);
   return fail_error_;
 }
