@@ -34,6 +34,17 @@ struct RunResult {
 
 int64_t NowNanos();
 int64_t ThreadCpuNanos();
+// What `work(&side)` took, on this thread.
+template <typename Work>
+SideResult Measure(Work work) {
+  SideResult side;
+  const int64_t wall = NowNanos();
+  const int64_t cpu = ThreadCpuNanos();
+  work(&side);
+  side.wall_nanos = NowNanos() - wall;
+  side.cpu_nanos = ThreadCpuNanos() - cpu;
+  return side;
+}
 // Only where there is more than one processor.
 void PinThread(unsigned int cpu);
 

@@ -100,18 +100,6 @@ RunResult RunConnected(const RawOptions& options, Active active,
   return result;
 }
 
-// Measures what `work` does.
-template <typename Work>
-SideResult Measure(Work work) {
-  SideResult side;
-  const int64_t wall = NowNanos();
-  const int64_t cpu = ThreadCpuNanos();
-  work(&side);
-  side.wall_nanos = NowNanos() - wall;
-  side.cpu_nanos = ThreadCpuNanos() - cpu;
-  return side;
-}
-
 }  // namespace
 
 RunResult RawStream(const RawOptions& options) {

@@ -210,17 +210,6 @@ SideResult Failed(const char* what) {
   return side;
 }
 
-template <typename Work>
-SideResult Measure(Work work) {
-  SideResult side;
-  const int64_t wall = NowNanos();
-  const int64_t cpu = ThreadCpuNanos();
-  work(&side);
-  side.wall_nanos = NowNanos() - wall;
-  side.cpu_nanos = ThreadCpuNanos() - cpu;
-  return side;
-}
-
 struct Sizes {
   size_t buffer_bytes = 0;
   uint32_t depth = 0;

@@ -76,37 +76,40 @@ int QueryPortEx(ibv_context* context, uint8_t port, ibv_port_attr* attr,
   return error;
 }
 
-// Whom the event's object waits for, to count what was delivered.
-void CountDelivered(const ibv_async_event& event) {
+// Runs `use(object)` for the object that the event is about, if it is about one
+// that waits for its acknowledgement.
+template <typename Use>
+void WithObject(const ibv_async_event& event, Use use) {
   switch (event.event_type) {
-    case IBV_EVENT_CQ_ERR: {
-      Cq* cq = Cq::From(event.element.cq);
-      pthread_mutex_lock(&cq->mutex);
-      ++cq->delivered_async_events;
-      pthread_mutex_unlock(&cq->mutex);
+    case IBV_EVENT_CQ_ERR:
+      use(Cq::From(event.element.cq));
       return;
-    }
     case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: {
-      Srq* srq = Srq::From(event.element.srq);
-      pthread_mutex_lock(&srq->mutex);
-      ++srq->delivered_async_events;
-      pthread_mutex_unlock(&srq->mutex);
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      use(Srq::From(event.element.srq));
       return;
-    }
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: {
-      Qp* qp = Qp::From(event.element.qp);
-      pthread_mutex_lock(&qp->mutex);
-      ++qp->delivered_async_events;
-      pthread_mutex_unlock(&qp->mutex);
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      use(Qp::From(event.element.qp));
       return;
-    }
     default:
       return;
   }
+}
+
+uint32_t* AckedEvents(Cq* cq) { return &cq->async_events_completed; }
+uint32_t* AckedEvents(Srq* srq) { return &srq->events_completed; }
+uint32_t* AckedEvents(Qp* qp) { return &qp->events_completed; }
+
+// What the object's destruction waits to see acknowledged.
+void CountDelivered(const ibv_async_event& event) {
+  WithObject(event, [](auto* object) {
+    pthread_mutex_lock(&object->mutex);
+    ++object->delivered_async_events;
+    pthread_mutex_unlock(&object->mutex);
+  });
 }
 
 }  // namespace
@@ -289,38 +292,12 @@ int GetAsyncEvent(ibv_context* raw, ibv_async_event* event) {
 }
 
 void AckAsyncEvent(ibv_async_event* event) {
-  switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR: {
-      ibv_cq* cq = event->element.cq;
-      pthread_mutex_lock(&cq->mutex);
-      ++cq->async_events_completed;
-      pthread_cond_signal(&cq->cond);
-      pthread_mutex_unlock(&cq->mutex);
-      return;
-    }
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: {
-      ibv_srq* srq = event->element.srq;
-      pthread_mutex_lock(&srq->mutex);
-      ++srq->events_completed;
-      pthread_cond_signal(&srq->cond);
-      pthread_mutex_unlock(&srq->mutex);
-      return;
-    }
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: {
-      ibv_qp* qp = event->element.qp;
-      pthread_mutex_lock(&qp->mutex);
-      ++qp->events_completed;
-      pthread_cond_signal(&qp->cond);
-      pthread_mutex_unlock(&qp->mutex);
-      return;
-    }
-    default:
-      return;
-  }
+  WithObject(*event, [](auto* object) {
+    pthread_mutex_lock(&object->mutex);
+    ++*AckedEvents(object);
+    pthread_cond_signal(&object->cond);
+    pthread_mutex_unlock(&object->mutex);
+  });
 }
 
 ibv_context** GetDevices(int* num_devices) {
