@@ -88,7 +88,6 @@ struct Id : rdma_cm_id {
   bool connected_tcp = false;
   bool port_is_tcps = false;  // src_addr's is what connecting gave it
   bool v6_only = false;
-  bool reuse_address = false;
   uint8_t type_of_service = 0;
   int backlog = 0;
   int requests_waiting = 0;  // CONNECT_REQUESTs that nobody has fetched

@@ -207,8 +207,7 @@ int SetOption(rdma_cm_id* raw, int level, int name, void* value,
     case RDMA_OPTION_ID_TOS:
       id->type_of_service = static_cast<uint8_t>(number);
       return 0;
-    case RDMA_OPTION_ID_REUSEADDR:
-      id->reuse_address = number != 0;
+    case RDMA_OPTION_ID_REUSEADDR:  // always
       return 0;
     case RDMA_OPTION_ID_AFONLY:
       id->v6_only = number != 0;

@@ -1,7 +1,5 @@
 #include "transport/iwarp/faults.h"
 
-#include <array>
-
 namespace sluice::iwarp {
 
 Faults& Faults::Get() {
@@ -13,11 +11,6 @@ void Faults::SwallowNotification(uint64_t n, uint64_t every) {
   const std::lock_guard lock(mutex_);
   swallow_in_ = n;
   swallow_every_ = every;
-  any_.store(true);
-}
-
-void Faults::DelayCompletions(absl::Duration delay) {
-  delay_.store(absl::ToInt64Nanoseconds(delay));
   any_.store(true);
 }
 
@@ -44,7 +37,6 @@ void Faults::Clear() {
   any_.store(false);
   shorten_cqs_.store(false);
   break_after_.store(0);
-  delay_.store(0);
   swallow_in_ = swallow_every_ = fail_in_ = 0;
 }
 

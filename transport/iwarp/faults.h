@@ -10,8 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/time/time.h"
-
 namespace sluice::iwarp {
 
 class Faults {
@@ -21,8 +19,6 @@ class Faults {
   // The n-th notification of a completion from now (1: the next) is lost, and
   // each `every`-th after it (0: no other). The CQ is disarmed all the same.
   void SwallowNotification(uint64_t n, uint64_t every = 0);
-  // Completions are put in their CQ that long after they came about.
-  void DelayCompletions(absl::Duration delay);
   // The n-th call from now of that function (the field of VerbsApi; empty: of
   // any that makes or changes something) fails with `error`.
   void FailCall(std::string_view name, uint64_t n, int error);
@@ -44,7 +40,6 @@ class Faults {
   int CallError(std::string_view name) { return any() ? ErrorNow(name) : 0; }
   bool shortens_cqs() const { return any() && shorten_cqs_.load(); }
   uint64_t break_after_sent() const { return any() ? break_after_.load() : 0; }
-  int64_t completion_delay_nanos() const { return any() ? delay_.load() : 0; }
 
  private:
   bool SwallowsNow();
@@ -53,7 +48,6 @@ class Faults {
   std::atomic<bool> any_{false};
   std::atomic<bool> shorten_cqs_{false};
   std::atomic<uint64_t> break_after_{0};
-  std::atomic<int64_t> delay_{0};
   std::atomic<uint64_t> swallowed_{0};
   std::atomic<uint64_t> failed_{0};
   std::mutex mutex_;
