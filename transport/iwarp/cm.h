@@ -146,6 +146,10 @@ void SetEventData(CmEvent* event, absl::Span<const std::byte> data);
 // Until all delivered events of the id are acknowledged.
 void WaitForAcks(Id* id, std::unique_lock<std::mutex>* lock);
 
+// cm_frame.cc: reads what has come of a start-up frame. kNone: it is whole;
+// kShort: more is to come; kEnded: it will not, and errno says why.
+MpaError ReadFrame(CmSocket* socket, bool expect_reply, MpaFrame* frame);
+
 // cm_listen.cc
 void OnListenerReadable(Id* listener);
 // One that could accept nothing tries again.

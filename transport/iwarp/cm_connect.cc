@@ -284,35 +284,23 @@ void OnActiveReady(Id* id) {
     return;
   }
   MpaFrame reply;
-  size_t needed = kMpaHeaderBytes;
-  CmSocket* socket = &id->socket;
-  if (socket->text_bytes >= kMpaHeaderBytes) {
-    DecodeMpa(absl::MakeConstSpan(socket->text.data(), socket->text_bytes),
-              /*expect_reply=*/true, &reply, &needed);
-  }
-  while (true) {
-    const ssize_t got =
-        recv(socket->fd, socket->text.data() + socket->text_bytes,
-             needed - socket->text_bytes, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      const int error = got == 0 ? ECONNRESET : errno;
-      if (!RetryRevision1(id)) GiveUp(id, error, {});
+  const MpaError error = ReadFrame(&id->socket, /*expect_reply=*/true, &reply);
+  switch (error) {
+    case MpaError::kShort:
+      return;
+    case MpaError::kNone:
+      OnReply(id, reply);
+      return;
+    case MpaError::kEnded: {
+      const int why = errno;
+      if (!RetryRevision1(id)) GiveUp(id, why, {});
       return;
     }
-    socket->text_bytes += static_cast<size_t>(got);
-    const MpaError error =
-        DecodeMpa(absl::MakeConstSpan(socket->text.data(), socket->text_bytes),
-                  /*expect_reply=*/true, &reply, &needed);
-    if (error == MpaError::kShort) continue;
-    if (error == MpaError::kNone) {
-      OnReply(id, reply);
-    } else {
+    default:
       SLUICE_LOG(kInfo) << "the other end does not speak MPA"
                         << KV("why", MpaErrorName(error));
       GiveUp(id, EPROTO, {});
-    }
-    return;
+      return;
   }
 }
 

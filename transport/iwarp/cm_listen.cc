@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "transport/iwarp/calls.h"
@@ -158,35 +157,15 @@ void OnListenerReadable(Id* listener) {
 
 void OnHalfOpenReadable(CmSocket* half_open) {
   MpaFrame request;
-  size_t needed = kMpaHeaderBytes;
-  if (half_open->text_bytes >= kMpaHeaderBytes) {
-    // How much is missing of what came before.
-    DecodeMpa(
-        absl::MakeConstSpan(half_open->text.data(), half_open->text_bytes),
-        /*expect_reply=*/false, &request, &needed);
+  const MpaError error = ReadFrame(half_open, /*expect_reply=*/false, &request);
+  if (error == MpaError::kShort) return;
+  if (error == MpaError::kNone) {
+    Promote(half_open, request);
+    return;
   }
-  while (true) {
-    // No more than the frame: what is behind it is for the queue pair.
-    const ssize_t got =
-        recv(half_open->fd, half_open->text.data() + half_open->text_bytes,
-             needed - half_open->text_bytes, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) break;
-    half_open->text_bytes += static_cast<size_t>(got);
-    const MpaError error = DecodeMpa(
-        absl::MakeConstSpan(half_open->text.data(), half_open->text_bytes),
-        /*expect_reply=*/false, &request, &needed);
-    if (error == MpaError::kNone) {
-      Promote(half_open, request);
-      return;
-    }
-    SLUICE_CHECK(needed <= kMpaFrameMax);
-    if (error == MpaError::kShort) continue;
-    SLUICE_LOG(kDebug) << "a connection was not MPA"
-                       << KV("why", MpaErrorName(error));
-    if (error == MpaError::kEnhanced) SendReject(half_open->fd, request, {});
-    break;
-  }
+  SLUICE_LOG(kDebug) << "a connection was not MPA"
+                     << KV("why", MpaErrorName(error));
+  if (error == MpaError::kEnhanced) SendReject(half_open->fd, request, {});
   DropHalfOpen(half_open);
 }
 

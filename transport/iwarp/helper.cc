@@ -47,7 +47,11 @@ class Helper {
     std::weak_ptr<PollGroup> group;
     uint32_t serial_seen;  // the group's, when it was last looked at
   };
-  using Groups = std::vector<std::shared_ptr<PollGroup>>;
+  struct Picked {
+    std::shared_ptr<PollGroup> group;
+    uint32_t serial;
+  };
+  using Groups = std::vector<Picked>;
 
   void Main() {
     sigset_t all;
@@ -69,7 +73,7 @@ class Helper {
       const bool busy = serial != entry.serial_seen;
       entry.serial_seen = serial;
       look_again |= busy;
-      if (!busy) picked->push_back(std::move(group));
+      if (!busy) picked->push_back({std::move(group), serial});
     }
     return look_again;
   }
@@ -80,7 +84,7 @@ class Helper {
     const bool look_again = PickGroups(&groups);
     std::vector<pollfd> waits;
     waits.push_back({wake_.epoll_fd(), POLLIN, 0});
-    for (const auto& group : groups) {
+    for (const auto& [group, serial] : groups) {
       waits.push_back({group->epoll_fd(), POLLIN, 0});
       group->SendPosted();
     }
@@ -89,18 +93,11 @@ class Helper {
     if ((waits[0].revents & POLLIN) != 0) wake_.Advance(nullptr);
     for (size_t i = 0; i < groups.size(); ++i) {
       if ((waits[i + 1].revents & POLLIN) == 0) continue;
-      if (groups[i]->user_serial() != SerialSeen(*groups[i])) continue;
+      const auto& [group, serial] = groups[i];
+      if (group->user_serial() != serial) continue;
       // One round each: what is left makes the next wait a short one.
-      if (groups[i]->AdvanceAsHelper()) groups[i]->Wake();
+      if (group->AdvanceAsHelper()) group->Wake();
     }
-  }
-
-  uint32_t SerialSeen(const PollGroup& wanted) {
-    const std::lock_guard lock(mutex_);
-    for (const Entry& entry : groups_) {
-      if (entry.group.lock().get() == &wanted) return entry.serial_seen;
-    }
-    return 0;
   }
 
   std::mutex mutex_;

@@ -153,6 +153,14 @@ Mr* PinRange(MrTable* table, const ibv_pd* pd, uint32_t key, uint64_t address,
   return nullptr;
 }
 
+AccessFault CheckRange(MrTable* table, const ibv_pd* pd, uint32_t key,
+                       uint64_t address, uint64_t bytes, int access) {
+  AccessFault fault = AccessFault::kNone;
+  Mr* mr = PinRange(table, pd, key, address, bytes, access, &fault);
+  if (mr != nullptr) MrTable::Unpin(mr);
+  return fault;
+}
+
 TerminateReason TaggedReason(AccessFault fault) {
   switch (fault) {
     case AccessFault::kNone:

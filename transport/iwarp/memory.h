@@ -104,6 +104,11 @@ enum class AccessFault : uint8_t { kNone, kStag, kBounds, kRights, kPd, kWrap };
 Mr* PinRange(MrTable* table, const ibv_pd* pd, uint32_t key, uint64_t address,
              uint64_t bytes, int access, AccessFault* fault);
 
+// The same without a pin: for what is only going to be used later, and is then
+// looked at again.
+AccessFault CheckRange(MrTable* table, const ibv_pd* pd, uint32_t key,
+                       uint64_t address, uint64_t bytes, int access);
+
 // As a Terminate says it: for segments of WRITEs and READ responses, and for
 // READ requests.
 TerminateReason TaggedReason(AccessFault fault);

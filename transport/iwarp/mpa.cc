@@ -67,6 +67,8 @@ const char* MpaErrorName(MpaError error) {
       return "private data too long";
     case MpaError::kEnhanced:
       return "enhanced data missing";
+    case MpaError::kEnded:
+      return "the connection ended";
   }
   return "?";
 }

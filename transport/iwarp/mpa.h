@@ -56,6 +56,7 @@ enum class MpaError : uint8_t {
   kRevision,  // neither 1 nor 2
   kLength,    // more private data than allowed
   kEnhanced,  // says that it is enhanced and has no room for it
+  kEnded,     // the connection ended first; DecodeMpa never says so
 };
 const char* MpaErrorName(MpaError error);
 

@@ -127,7 +127,7 @@ void PollGroup::SendPosted() {
 void PollGroup::SendPostedLocked() {
   if (posted_.empty()) return;
   has_posted_.store(false, std::memory_order_relaxed);
-  // By index: one that breaks takes itself out.
+  // One at a time: one that breaks takes itself out.
   while (!posted_.empty()) {
     Qp* qp = posted_.back();
     posted_.pop_back();

@@ -103,8 +103,7 @@ struct InboundRead {
   uint64_t source_to = 0;
   uint32_t bytes = 0;
   uint32_t offset = 0;  // encoded up to here
-  bool encoded = false;
-  uint64_t end = 0;  // the stream's position behind the response
+  uint64_t end = 0;     // the stream's position behind the response
 };
 
 template <typename T>
@@ -309,6 +308,10 @@ enum class SegmentResult : uint8_t {
   kWaiting,  // a SEND, and there is no receive
   kFailed,   // the queue pair is down
 };
+// A peer's fault: it is told, with the header of the segment where that is
+// complete, and the queue pair is down.
+SegmentResult Refuse(Qp* qp, const char* what, const TerminateReason& reason,
+                     ibv_event_type event, bool with_header = true);
 // rx.header is complete: checks what it asks for and says where its payload
 // goes. Again after kWaiting.
 SegmentResult BeginSegment(Qp* qp);

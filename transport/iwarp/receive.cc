@@ -17,17 +17,6 @@ namespace {
 
 using Phase = Receiver::Phase;
 
-SegmentResult FailStream(Qp* qp, const char* what,
-                         const TerminateReason& reason, bool with_header) {
-  Failure failure;
-  failure.what = what;
-  failure.terminate = &reason;
-  failure.with_header = with_header;
-  failure.async_event = IBV_EVENT_QP_FATAL;
-  Fail(qp, failure);
-  return SegmentResult::kFailed;
-}
-
 // A SEND has come and there is no receive for it.
 SegmentResult Wait(Qp* qp) {
   Receiver& rx = qp->rx;
@@ -41,13 +30,8 @@ SegmentResult Wait(Qp* qp) {
     }
   }
   if (now < rx.wait_deadline_nanos) return SegmentResult::kWaiting;
-  Failure failure;
-  failure.what = "no receive was posted for a SEND";
-  failure.terminate = &kDdpNoBuffer;
-  failure.with_header = true;
-  failure.async_event = IBV_EVENT_QP_REQ_ERR;
-  Fail(qp, failure);
-  return SegmentResult::kFailed;
+  return Refuse(qp, "no receive was posted for a SEND", kDdpNoBuffer,
+                IBV_EVENT_QP_REQ_ERR);
 }
 
 // The header is complete: its payload may come.
@@ -80,7 +64,8 @@ SegmentResult TakeHeader(Qp* qp, const std::byte* from, uint32_t bytes,
       *used = 0;
       return SegmentResult::kTaken;
     case HeaderResult::kBad:
-      return FailStream(qp, "a segment's header is wrong", reason, false);
+      return Refuse(qp, "a segment's header is wrong", reason,
+                    IBV_EVENT_QP_FATAL, /*with_header=*/false);
     case HeaderResult::kComplete:
       break;
   }
@@ -101,7 +86,8 @@ SegmentResult TakeTrailer(Qp* qp, const std::byte* from) {
     std::memcpy(&value, from + pad, sizeof(value));
     rx.crc.Add(from, pad);
     if (value != rx.crc.value()) {
-      return FailStream(qp, "an FPDU's checksum is wrong", kMpaCrc, false);
+      return Refuse(qp, "an FPDU's checksum is wrong", kMpaCrc,
+                    IBV_EVENT_QP_FATAL, /*with_header=*/false);
     }
   }
   rx.phase = Phase::kHeader;

@@ -12,18 +12,6 @@
 namespace sluice::iwarp {
 namespace {
 
-// A peer's fault: it is told, and the queue pair is down.
-SegmentResult Refuse(Qp* qp, const char* what, const TerminateReason& reason,
-                     ibv_event_type event) {
-  Failure failure;
-  failure.what = what;
-  failure.terminate = &reason;
-  failure.with_header = true;
-  failure.async_event = event;
-  Fail(qp, failure);
-  return SegmentResult::kFailed;
-}
-
 // --- READ responses ---
 
 // The READ that is answered first; null: an RTR, or none.
@@ -75,14 +63,12 @@ SegmentResult BeginResponse(Qp* qp) {
         IBV_WC_BAD_RESP_ERR, IBV_EVENT_QP_FATAL);
   }
   if (bytes == 0) return SegmentResult::kTaken;
-  AccessFault fault;
-  Mr* mr = PinRange(qp->memory, qp->pd, stag, header.to, bytes,
-                    IBV_ACCESS_LOCAL_WRITE, &fault);
-  if (mr == nullptr) {
+  const AccessFault fault = CheckRange(qp->memory, qp->pd, stag, header.to,
+                                       bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (fault != AccessFault::kNone) {
     return RefuseResponse(qp, read, TaggedReason(fault), IBV_WC_LOC_PROT_ERR,
                           IBV_EVENT_QP_ACCESS_ERR);
   }
-  MrTable::Unpin(mr);
   return SegmentResult::kTaken;
 }
 
@@ -101,14 +87,13 @@ SegmentResult BeginWrite(Qp* qp) {
   const SegmentHeader& header = qp->rx.header;
   const uint32_t bytes = header.payload_bytes();
   if (bytes == 0) return SegmentResult::kTaken;
-  AccessFault fault;
-  Mr* mr = PinRange(qp->memory, qp->pd, header.stag, header.to, bytes,
-                    IBV_ACCESS_REMOTE_WRITE, &fault);
-  if (mr == nullptr) {
+  const AccessFault fault =
+      CheckRange(qp->memory, qp->pd, header.stag, header.to, bytes,
+                 IBV_ACCESS_REMOTE_WRITE);
+  if (fault != AccessFault::kNone) {
     return Refuse(qp, "a WRITE of the peer's reaches what it may not",
                   TaggedReason(fault), IBV_EVENT_QP_ACCESS_ERR);
   }
-  MrTable::Unpin(mr);
   return SegmentResult::kTaken;
 }
 
@@ -127,14 +112,13 @@ SegmentResult BeginReadRequest(Qp* qp) {
                   IBV_EVENT_QP_REQ_ERR);
   }
   if (header.read_bytes == 0) return SegmentResult::kTaken;
-  AccessFault fault;
-  Mr* mr = PinRange(qp->memory, qp->pd, header.source_stag, header.source_to,
-                    header.read_bytes, IBV_ACCESS_REMOTE_READ, &fault);
-  if (mr == nullptr) {
+  const AccessFault fault =
+      CheckRange(qp->memory, qp->pd, header.source_stag, header.source_to,
+                 header.read_bytes, IBV_ACCESS_REMOTE_READ);
+  if (fault != AccessFault::kNone) {
     return Refuse(qp, "a READ of the peer's reaches what it may not",
                   ReadReason(fault), IBV_EVENT_QP_ACCESS_ERR);
   }
-  MrTable::Unpin(mr);
   return SegmentResult::kTaken;
 }
 
@@ -180,13 +164,9 @@ SegmentResult TakeReceive(Qp* qp) {
   for (uint32_t i = 0; i < rx.receive.sge_count; ++i) {
     const ibv_sge& sge = rx.receive_sges[i];
     if (sge.length == 0) continue;
-    AccessFault fault;
-    Mr* mr = PinRange(qp->memory, qp->pd, sge.lkey, sge.addr, sge.length,
-                      IBV_ACCESS_LOCAL_WRITE, &fault);
-    if (mr != nullptr) {
-      MrTable::Unpin(mr);
-      continue;
-    }
+    const AccessFault fault = CheckRange(qp->memory, qp->pd, sge.lkey, sge.addr,
+                                         sge.length, IBV_ACCESS_LOCAL_WRITE);
+    if (fault == AccessFault::kNone) continue;
     return RefuseSend(qp, "a receive names memory that it may not", kDdpLocal,
                       IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_ACCESS_ERR);
   }
@@ -304,6 +284,17 @@ Mr* PinTagged(Qp* qp, uint64_t address, uint64_t bytes) {
 }
 
 }  // namespace
+
+SegmentResult Refuse(Qp* qp, const char* what, const TerminateReason& reason,
+                     ibv_event_type event, bool with_header) {
+  Failure failure;
+  failure.what = what;
+  failure.terminate = &reason;
+  failure.with_header = with_header;
+  failure.async_event = event;
+  Fail(qp, failure);
+  return SegmentResult::kFailed;
+}
 
 SegmentResult BeginSegment(Qp* qp) {
   switch (qp->rx.header.opcode) {

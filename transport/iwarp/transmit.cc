@@ -182,11 +182,10 @@ void EncodeReadRequest(Qp* qp, uint64_t number, uint32_t sink_stag,
 bool EncodeRead(Qp* qp, SendEntry* entry, const ibv_sge* sges) {
   const bool has_sink = entry->sge_count > 0;
   if (has_sink && entry->length_bytes > 0) {
-    AccessFault fault;
-    Mr* mr = PinRange(qp->memory, qp->pd, sges->lkey, sges->addr, sges->length,
-                      IBV_ACCESS_LOCAL_WRITE, &fault);
-    if (mr == nullptr) return false;
-    MrTable::Unpin(mr);
+    const AccessFault fault =
+        CheckRange(qp->memory, qp->pd, sges->lkey, sges->addr, sges->length,
+                   IBV_ACCESS_LOCAL_WRITE);
+    if (fault != AccessFault::kNone) return false;
   }
   EncodeReadRequest(qp, qp->sends.next - 1, has_sink ? sges->lkey : 0,
                     has_sink ? sges->addr : 0, entry->length_bytes, entry->key,
@@ -280,7 +279,6 @@ AccessFault EncodeResponse(Qp* qp) {
     read->offset += bytes;
   } while (read->offset < read->bytes && HasRoom(*batch));
   if (read->offset < read->bytes) return AccessFault::kNone;
-  read->encoded = true;
   read->end = qp->tx.queued + batch->bytes;
   ++qp->tx.responses_encoded;
   qp->tx.current = Message::kNone;
