@@ -18,7 +18,9 @@ fail() {
   exit 1
 }
 
-# The tree may be where an ordinary user cannot go.
+# The tree may be where an ordinary user cannot go; nor may he write where this
+# run's own tests report.
+unset "${!GTEST_@}"
 chmod 755 "$folder"
 cp "$1" "$folder/plain_container"
 cp "$2" "$folder/sluiced"
