@@ -16,11 +16,11 @@ namespace sluice::bench {
 namespace {
 
 constexpr size_t kSamplesMax = 1'000'000;
-constexpr uint32_t kChain = 32;    // work requests posted at once
-constexpr uint32_t kWindow = 512;  // messages that the receiver has room for
-constexpr uint32_t kCredit = 128;  // messages a credit gives back
+constexpr uint32_t kChain = 32;     // work requests posted at once
+constexpr uint32_t kWindow = 4096;  // messages that the receiver has room for
+constexpr uint32_t kCredit = 512;   // messages a credit gives back
 constexpr uint32_t kSmallReceives = 16;
-constexpr int kPollBatch = 32;
+constexpr int kPollBatch = 64;
 
 // Where the other side may read and write; travels as private data.
 struct Window {
@@ -97,6 +97,22 @@ class End {
     wr.num_sge = bytes > 0 ? 1 : 0;
     ibv_recv_wr* bad = nullptr;
     return ibv_post_recv(id_->qp, &wr, &bad) == 0;
+  }
+
+  // Those of `index` and on, in one call; the ring of them has `size`.
+  bool PostReceives(uint64_t index, int count, uint32_t size, uint32_t bytes) {
+    ibv_sge sges[kPollBatch];
+    ibv_recv_wr chain[kPollBatch];
+    for (int i = 0; i < count; ++i) {
+      const uint64_t place = (index + static_cast<uint64_t>(i)) % size;
+      sges[i] = Sge(place * bytes, bytes);
+      chain[i] = {};
+      chain[i].sg_list = &sges[i];
+      chain[i].num_sge = 1;
+      chain[i].next = i + 1 == count ? nullptr : &chain[i + 1];
+    }
+    ibv_recv_wr* bad = nullptr;
+    return count == 0 || ibv_post_recv(id_->qp, chain, &bad) == 0;
   }
 
   ibv_sge Sge(size_t offset, uint32_t bytes) const {
@@ -407,16 +423,18 @@ RunResult VerbsMessages(const VerbsOptions& options, size_t bytes) {
         while (true) {
           const int count = end->Poll(wc);
           if (count < 0) break;  // the other side has gone
+          int received = 0;
           for (int i = 0; i < count; ++i) {
-            if (wc[i].opcode != IBV_WC_RECV) continue;
-            end->PostReceive(static_cast<uint32_t>(side->count++ % kWindow),
-                             length);
-            if (++uncredited < kCredit) continue;
-            uncredited = 0;
-            ibv_send_wr credit = SendWr(nullptr, ++sends % 8 == 0);
-            credit.num_sge = 0;
-            end->PostSend(&credit);
+            if (wc[i].opcode == IBV_WC_RECV) ++received;
           }
+          end->PostReceives(side->count, received, kWindow, length);
+          side->count += static_cast<uint64_t>(received);
+          uncredited += static_cast<uint32_t>(received);
+          if (uncredited < kCredit) continue;
+          uncredited -= kCredit;
+          ibv_send_wr credit = SendWr(nullptr, ++sends % 8 == 0);
+          credit.num_sge = 0;
+          end->PostSend(&credit);
         }
       });
 }
