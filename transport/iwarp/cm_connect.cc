@@ -264,7 +264,7 @@ void WatchEnd(Id* id, int fd) {
 void RewatchEnd(Id* id, EventChannel* channel) {
   Qp* qp = id->qp != nullptr ? Qp::From(id->qp) : id->connecting_qp;
   if (qp == nullptr) return;
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   if (qp->fd < 0) return;
   epoll_ctl(id->socket.channel->epoll_fd, EPOLL_CTL_DEL, qp->fd, nullptr);
   id->socket.channel = channel;

@@ -42,7 +42,11 @@ std::atomic<uint32_t>& DeadCqCount() {
 }
 
 void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited) {
-  const std::lock_guard lock(cq->lock);
+  if (group->open_cq != cq) {
+    group->CloseCq();
+    cq->lock.lock();
+    group->open_cq = cq;
+  }
   if (cq->dead) return;
   const uint32_t count = cq->count.load(std::memory_order_relaxed);
   const auto capacity = static_cast<uint32_t>(cq->ring.size());

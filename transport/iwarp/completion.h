@@ -36,7 +36,7 @@ struct Cq : ibv_cq {
 
   std::shared_ptr<PollGroup> group;  // the channel's; without one, its own
 
-  std::mutex lock;
+  std::mutex lock;  // of one group's thread at a time: PollGroup::open_cq
   // --- guarded by `lock` ---
   std::vector<ibv_wc> ring;  // of `cqe` entries
   uint32_t first = 0;
@@ -60,7 +60,7 @@ std::atomic<uint32_t>& DeadCqCount();
 
 // One completion, by the progress of `group`, whose mutex is held. Notifies if
 // the CQ is armed for it: `solicited` for errors as well. One that does not fit
-// is lost, and the CQ with it.
+// is lost, and the CQ with it. The CQ stays locked until the group lets it go.
 void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited);
 // ibv_req_notify_cq.
 void ArmCq(Cq* cq, Arming arming);

@@ -51,6 +51,8 @@ int Pop(Cq* cq, int wanted, ibv_wc* wc) {
     wc[i] = cq->ring[cq->first];
     if (++cq->first == capacity) cq->first = 0;
   }
+  // An empty ring starts over: its first entries are in the cache.
+  if (taken == count) cq->first = 0;
   cq->count.store(count - taken, std::memory_order_release);
   if (taken == 0 && cq->dead) return -1;
   return static_cast<int>(taken);

@@ -34,16 +34,19 @@ inline constexpr uint64_t kBatchBytes = 512 * 1024;
 // A payload up to this is copied beside its header: cheaper than a piece of
 // its own.
 inline constexpr uint32_t kCopyMax = 1024;
+// Such messages of one piece have a short way of their own.
+inline constexpr uint32_t kSmallMax = 256;
 // Batches of one queue pair before others have their turn.
 inline constexpr int kSendRounds = 4;
 // Work requests posted one by one wait for each other, but not beyond this.
-inline constexpr uint32_t kDeferredMax = 64;
+inline constexpr uint32_t kDeferredMax = 704;
 inline constexpr uint64_t kDeferredBytes = 128 * 1024;
 // Answers to READs before the send queue has a turn.
 inline constexpr int kResponsesInRow = 4;
 
 static_assert(kBatchPieces >= kSgeMax + 2, "any segment fits an empty batch");
 static_assert(kBatchText >= kHeaderBytesMax + kInlineMax + 8);
+static_assert(kSmallMax <= kCopyMax);
 static_assert(kBatchText >= kCopyMax + kHeaderBytesMax + 8);
 
 // --- receiving ---

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <sys/random.h>
 
+#include <bit>
+
 #include "core/check.h"
 
 namespace sluice::iwarp {
@@ -13,33 +15,59 @@ void WaitForPins(const std::atomic<uint32_t>& pins) {
   while (pins.load(std::memory_order_seq_cst) != 0) sched_yield();
 }
 
-uint32_t Mix(uint32_t half, uint32_t secret) {
-  const uint32_t mixed = (half + secret) * 0x9e3779b1u;
-  return (mixed ^ (mixed >> 15)) & 0xffff;
+// 16 bits that nobody foretells who has not the secret: SipHash-1-3 of the half
+// and the number of the round.
+uint32_t Mix(uint32_t half, uint32_t round, const uint64_t* secret) {
+  uint64_t v0 = 0x736f6d6570736575u ^ secret[0];
+  uint64_t v1 = 0x646f72616e646f6du ^ secret[1];
+  uint64_t v2 = 0x6c7967656e657261u ^ secret[0];
+  uint64_t v3 = 0x7465646279746573u ^ secret[1];
+  const auto mix = [&] {
+    v0 += v1;
+    v1 = std::rotl(v1, 13) ^ v0;
+    v0 = std::rotl(v0, 32);
+    v2 += v3;
+    v3 = std::rotl(v3, 16) ^ v2;
+    v0 += v3;
+    v3 = std::rotl(v3, 21) ^ v0;
+    v2 += v1;
+    v1 = std::rotl(v1, 17) ^ v2;
+    v2 = std::rotl(v2, 32);
+  };
+  const uint64_t message = uint64_t{4} << 56 | round << 16 | half;
+  v3 ^= message;
+  mix();
+  v0 ^= message;
+  v2 ^= 0xff;
+  for (int i = 0; i < 3; ++i) mix();
+  return static_cast<uint32_t>(v0 ^ v1 ^ v2 ^ v3) & 0xffff;
 }
 
 // Tags that peers use for no memory at all: 0, and siw's RTR message 1.
 constexpr uint32_t kReservedKeys = 2;
+
+constexpr uint32_t kRounds = 4;
 
 constexpr int kAccessOfPeers = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 
 }  // namespace
 
 MrTable::MrTable() {
-  const ssize_t got = getrandom(secrets_, sizeof(secrets_), 0);
-  SLUICE_CHECK(got == sizeof(secrets_));
+  const ssize_t got = getrandom(secret_, sizeof(secret_), 0);
+  SLUICE_CHECK(got == sizeof(secret_));
 }
 
 MrTable::~MrTable() {
   for (std::atomic<Chunk*>& chunk : chunks_) delete chunk.load();
 }
 
-// A Feistel network over the two halves: one to one, and back.
+// A Feistel network over the two halves: one to one, and back. Its rounds are
+// those of Luby and Rackoff: from any number of keys nobody learns the next.
 uint32_t MrTable::Scramble(uint32_t plain) const {
   uint32_t left = plain >> 16;
   uint32_t right = plain & 0xffff;
-  for (const uint32_t secret : secrets_) {
-    const uint32_t next = left ^ Mix(right, secret);
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const uint32_t next = left ^ Mix(right, round, secret_);
     left = right;
     right = next;
   }
@@ -49,8 +77,8 @@ uint32_t MrTable::Scramble(uint32_t plain) const {
 uint32_t MrTable::Unscramble(uint32_t key) const {
   uint32_t left = key >> 16;
   uint32_t right = key & 0xffff;
-  for (int round = 3; round >= 0; --round) {
-    const uint32_t previous = right ^ Mix(left, secrets_[round]);
+  for (uint32_t round = kRounds; round-- > 0;) {
+    const uint32_t previous = right ^ Mix(left, round, secret_);
     right = left;
     left = previous;
   }
@@ -130,35 +158,20 @@ Mr* MrTable::Pin(uint32_t key) {
   return nullptr;
 }
 
-Mr* PinRange(MrTable* table, const ibv_pd* pd, uint32_t key, uint64_t address,
-             uint64_t bytes, int access, AccessFault* fault) {
+Mr* PinCache::FindAndHold(MrTable* table, uint32_t key) {
   Mr* mr = table->Pin(key);
-  if (mr == nullptr) {
-    *fault = AccessFault::kStag;
-    return nullptr;
-  }
-  if (mr->pd != pd) {
-    *fault = AccessFault::kPd;
-  } else if (address + bytes < address) {
-    *fault = AccessFault::kWrap;
-  } else if (!mr->Covers(address, bytes)) {
-    *fault = AccessFault::kBounds;
-  } else if ((mr->access & access) != access) {
-    *fault = AccessFault::kRights;
-  } else {
-    *fault = AccessFault::kNone;
-    return mr;
-  }
-  MrTable::Unpin(mr);
-  return nullptr;
+  if (mr == nullptr) return nullptr;
+  held_.push_back(mr);
+  places_[key % kPlaces] = {key, table, mr};
+  return mr;
 }
 
-AccessFault CheckRange(MrTable* table, const ibv_pd* pd, uint32_t key,
-                       uint64_t address, uint64_t bytes, int access) {
-  AccessFault fault = AccessFault::kNone;
-  Mr* mr = PinRange(table, pd, key, address, bytes, access, &fault);
-  if (mr != nullptr) MrTable::Unpin(mr);
-  return fault;
+void PinCache::ReleaseHeld() {
+  for (Mr* mr : held_) {
+    places_[mr->lkey % kPlaces] = Place();
+    MrTable::Unpin(mr);
+  }
+  held_.clear();
 }
 
 TerminateReason TaggedReason(AccessFault fault) {

@@ -6,13 +6,15 @@
 // had 4095 other regions.
 //
 // Memory is touched between Pin and Unpin only. Deregistration and invalidation
-// first mark the region, then wait for those pins: they are short, each around
-// one copy or one system call that does not block.
+// first mark the region, then wait for those pins: they are short, around one
+// system call that does not block and what it brought.
 #pragma once
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -87,7 +89,7 @@ class MrTable {
   uint32_t Unscramble(uint32_t key) const;
   Slot* SlotAt(uint32_t index) const;
 
-  uint32_t secrets_[4];
+  uint64_t secret_[2];
   std::mutex mutex_;
   std::atomic<Chunk*> chunks_[kSlotsMax / kChunkSlots] = {};
   std::vector<uint32_t> free_;
@@ -95,19 +97,57 @@ class MrTable {
   uint32_t used_ = 0;
 };
 
+// Pins held for a while, so that a key that comes again and again is looked up
+// once. Release comes before anything that waits for pins, or for somebody who
+// may. Not thread-safe.
+class PinCache {
+ public:
+  PinCache() { held_.reserve(kHeldUsually); }
+  ~PinCache() { Release(); }
+  PinCache(const PinCache&) = delete;
+  PinCache& operator=(const PinCache&) = delete;
+
+  // The region of that key, pinned until Release, or null.
+  Mr* Find(MrTable* table, uint32_t key) {
+    const Place& place = places_[key % kPlaces];
+    if (place.key == key && place.table == table) return place.mr;
+    return FindAndHold(table, key);
+  }
+  void Release() {
+    if (!held_.empty()) ReleaseHeld();
+  }
+
+ private:
+  static constexpr size_t kPlaces = 16;
+  static constexpr size_t kHeldUsually = 256;
+
+  struct Place {
+    uint32_t key = 0;
+    const MrTable* table = nullptr;  // null: empty
+    Mr* mr = nullptr;
+  };
+
+  Mr* FindAndHold(MrTable* table, uint32_t key);
+  void ReleaseHeld();
+
+  std::array<Place, kPlaces> places_;
+  std::vector<Mr*> held_;  // some of them twice
+};
+
 // Where an access went wrong: the two sides name it differently.
 enum class AccessFault : uint8_t { kNone, kStag, kBounds, kRights, kPd, kWrap };
 
-// The region behind `key`, pinned, if it belongs to `pd`, holds those bytes and
-// allows all of `access`; else null and why. Zero bytes are not for it
-// [iwarp §2.3].
-Mr* PinRange(MrTable* table, const ibv_pd* pd, uint32_t key, uint64_t address,
-             uint64_t bytes, int access, AccessFault* fault);
-
-// The same without a pin: for what is only going to be used later, and is then
-// looked at again.
-AccessFault CheckRange(MrTable* table, const ibv_pd* pd, uint32_t key,
-                       uint64_t address, uint64_t bytes, int access);
+// Why `mr`, the region of some key or null, does not belong to `pd`, hold those
+// bytes or allow all of `access`. Zero bytes are not for it [iwarp §2.3].
+inline AccessFault RangeFault(const Mr* mr, const ibv_pd* pd, uint64_t address,
+                              uint64_t bytes, int access) {
+  if (mr == nullptr) return AccessFault::kStag;
+  if (mr->pd != pd) return AccessFault::kPd;
+  if (address + bytes < address) return AccessFault::kWrap;
+  if (!mr->Covers(address, bytes)) return AccessFault::kBounds;
+  if ((mr->access & access) != access) return AccessFault::kRights;
+  return AccessFault::kNone;
+}
 
 // As a Terminate says it: for segments of WRITEs and READ responses, and for
 // READ requests.

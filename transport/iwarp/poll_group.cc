@@ -26,7 +26,6 @@ constexpr uint32_t kSocketEvents = EPOLLIN | EPOLLRDHUP | EPOLLET;
 PollGroup::PollGroup()
     : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  batch.pins.reserve(kBatchPieces);
   if (wake_fd_ >= 0) Watch(wake_fd_);
 }
 
@@ -60,6 +59,12 @@ void PollGroup::TakeWake() {
   woken_.exchange(false, std::memory_order_acq_rel);
 }
 
+void PollGroup::CloseCq() {
+  if (open_cq == nullptr) return;
+  open_cq->lock.unlock();
+  open_cq = nullptr;
+}
+
 void PollGroup::EndWait() {
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   if (GetOptions().helper_thread) TellHelper();
@@ -67,7 +72,7 @@ void PollGroup::EndWait() {
 
 void PollGroup::WakeQp(uint32_t number) {
   {
-    const std::lock_guard lock(mutex);
+    const GroupLock lock(this);
     for (Qp* qp : qps_) {
       if (qp->qp_num == number) MarkReady(qp);
     }
@@ -119,7 +124,7 @@ void PollGroup::MarkPosted(Qp* qp) {
 }
 
 void PollGroup::SendPosted() {
-  const std::lock_guard lock(mutex);
+  const GroupLock lock(this);
   ++serial;
   SendPostedLocked();
 }
@@ -194,7 +199,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
   std::vector<Note> told;
   bool more;
   {
-    const std::lock_guard lock(mutex);
+    const GroupLock lock(this);
     collecting = collecting_for;
     ++serial;
     TakeWake();
@@ -291,6 +296,7 @@ void PollGroup::FailDeadCqs() {
   const std::vector<Qp*> qps = qps_;
   for (Qp* qp : qps) {
     bool lost = false;
+    CloseCq();
     for (ibv_cq* raw : {qp->send_cq, qp->recv_cq}) {
       Cq* cq = Cq::From(raw);
       const std::lock_guard lock(cq->lock);

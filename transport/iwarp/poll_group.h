@@ -21,10 +21,11 @@
 
 #include "core/intrusive_list.h"
 #include "transport/iwarp/limits.h"
+#include "transport/iwarp/memory.h"
 
 namespace sluice::iwarp {
 
-struct Mr;
+struct Cq;
 struct Qp;
 
 // What happened to a connection, for its id.
@@ -46,7 +47,6 @@ struct SendBatch {
   int piece_count = 0;
   uint64_t bytes = 0;
   uint32_t text_used = 0;
-  std::vector<Mr*> pins;
   std::array<std::byte, kBatchText> text;
 };
 
@@ -113,6 +113,16 @@ class PollGroup {
   // Counts occasions at which posted work requests leave.
   uint32_t serial = 0;
   std::vector<Note> notes;
+  // Memory that is being used, and the CQ that is being filled (its lock is
+  // held): kept for the next message, which uses the same ones.
+  PinCache pins;
+  Cq* open_cq = nullptr;
+  // Gives both back: after each system call, and before anything that waits.
+  void LetGo() {
+    pins.Release();
+    CloseCq();
+  }
+  void CloseCq();
   SendBatch batch;
   std::array<std::byte, kHeldMax + kReceiveBuffer> buffer;
 
@@ -147,6 +157,21 @@ class PollGroup {
   IntrusiveList<Qp> ready_;
   std::vector<Qp*> posted_;
   std::atomic<bool> has_posted_{false};
+};
+
+// Holds the group's mutex. Nothing is kept beyond it.
+class GroupLock {
+ public:
+  explicit GroupLock(PollGroup* group) : group_(group) { group_->mutex.lock(); }
+  ~GroupLock() {
+    group_->LetGo();
+    group_->mutex.unlock();
+  }
+  GroupLock(const GroupLock&) = delete;
+  GroupLock& operator=(const GroupLock&) = delete;
+
+ private:
+  PollGroup* const group_;
 };
 
 }  // namespace sluice::iwarp

@@ -102,7 +102,7 @@ int ReceiveQueue::Post(const ibv_recv_wr& wr) {
 // --- the stream ---
 
 bool AttachStream(Qp* qp, int fd, const StreamOptions& options) {
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   if (qp->live != QpState::kIdle || qp->fd >= 0) return false;
   qp->fd = fd;
   if (!qp->group->Add(qp)) {
@@ -139,7 +139,7 @@ void CloseStream(Qp* qp) {
 }
 
 void Disconnect(Qp* qp) {
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   if (qp->live != QpState::kEstablished) return;
   // Which may find that the end has come already.
   if (!Transmit(qp) || qp->live != QpState::kEstablished) return;
@@ -157,7 +157,7 @@ void Disconnect(Qp* qp) {
 }
 
 void Abort(Qp* qp) {
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   Failure failure;
   failure.what = "the error state was asked for";
   if (qp->live == QpState::kClosing) return;
@@ -184,6 +184,12 @@ void Fail(Qp* qp, const Failure& failure) {
   if (failure.async_event >= 0) {
     PushQpEvent(qp, static_cast<ibv_event_type>(failure.async_event));
   }
+}
+
+// It waits for pins, our own among them.
+bool Invalidate(Qp* qp, uint32_t key, bool by_peer) {
+  qp->group->LetGo();
+  return qp->memory->Invalidate(key, qp->pd, by_peer);
 }
 
 // --- completions ---

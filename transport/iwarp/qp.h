@@ -301,6 +301,24 @@ enum class ReceiveResult : uint8_t {
 };
 ReceiveResult Receive(Qp* qp);
 
+// --- memory, for both ---
+
+// The region behind `key`, if the queue pair may use those bytes of it so:
+// pinned until its group lets go. Null: not, and why.
+inline Mr* FindRange(Qp* qp, uint32_t key, uint64_t address, uint64_t bytes,
+                     int access, AccessFault* fault) {
+  Mr* mr = qp->group->pins.Find(qp->memory, key);
+  *fault = RangeFault(mr, qp->pd, address, bytes, access);
+  return *fault == AccessFault::kNone ? mr : nullptr;
+}
+inline AccessFault CheckRange(Qp* qp, uint32_t key, uint64_t address,
+                              uint64_t bytes, int access) {
+  return RangeFault(qp->group->pins.Find(qp->memory, key), qp->pd, address,
+                    bytes, access);
+}
+// All access by that key ends. False: it is not the queue pair's to end.
+bool Invalidate(Qp* qp, uint32_t key, bool by_peer);
+
 // --- segment.cc ---
 
 enum class SegmentResult : uint8_t {
@@ -318,13 +336,18 @@ SegmentResult BeginSegment(Qp* qp);
 // Puts the next bytes of the payload where they belong.
 SegmentResult Place(Qp* qp, const std::byte* from, uint32_t bytes);
 // Where the rest of the payload belongs: at most `pieces_max` pieces of pinned
-// memory, whose pins are added to the group's batch. Returns how many; 0: it is
-// not memory that can be read to.
+// memory. Returns how many; 0: it is not memory that can be read to.
 int PlacesOf(Qp* qp, iovec* pieces, int pieces_max, uint64_t* bytes);
 // Those bytes are there.
 void Placed(Qp* qp, uint32_t bytes);
 // Payload, padding and checksum were there and right.
 SegmentResult EndSegment(Qp* qp);
+// All of that for a segment whose payload is at `payload`.
+SegmentResult TakeSegment(Qp* qp, const std::byte* payload);
+// All of that for the FPDU at `from` if it is a SEND of one segment and its
+// receive has one piece: nothing else is worth a way of its own. False: it is
+// something else, or there is something about it.
+bool TakeSimpleSend(Qp* qp, const std::byte* from);
 
 // --- srq.cc ---
 

@@ -42,7 +42,7 @@ ibv_qp_state UserState(const Qp& qp) {
 
 // Everything but the objects it belongs to as new.
 void Reset(Qp* qp) {
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   CloseStream(qp);
   FlushSends(qp);
   qp->receives.head = qp->receives.tail = 0;
@@ -59,7 +59,7 @@ void Reset(Qp* qp) {
 void Deliver(Qp* qp) {
   std::vector<Note> told;
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     told.swap(qp->group->notes);
   }
   if (!told.empty()) DeliverNotes(told);
@@ -116,7 +116,7 @@ int DestroyQp(ibv_qp* raw) {
   // Nobody finds it by its number any more, then it has no stream.
   device.RemoveQp(qp->qp_num);
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     CloseStream(qp);
     qp->live = QpState::kError;
   }
@@ -158,7 +158,7 @@ int DestroyQp(ibv_qp* raw) {
 int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
   Qp* qp = Qp::From(raw);
   if ((attr_mask & IBV_QP_ACCESS_FLAGS) != 0) {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     qp->access_flags = static_cast<int>(attr->qp_access_flags);
   }
   if ((attr_mask & IBV_QP_STATE) == 0) return 0;
@@ -167,7 +167,7 @@ int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
       Reset(qp);
       break;
     case IBV_QPS_INIT: {
-      const std::lock_guard lock(qp->group->mutex);
+      const GroupLock lock(qp->group.get());
       // librdmacm's users may ask for it when it is connected already.
       if (qp->live == QpState::kError) return EINVAL;
       qp->initialised = true;
@@ -175,7 +175,7 @@ int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
     }
     case IBV_QPS_RTR:
     case IBV_QPS_RTS: {
-      const std::lock_guard lock(qp->group->mutex);
+      const GroupLock lock(qp->group.get());
       if (qp->live == QpState::kError) return EINVAL;
       break;
     }
@@ -198,7 +198,7 @@ int QueryQp(ibv_qp* raw, ibv_qp_attr* attr, int /*attr_mask*/,
   Qp* qp = Qp::From(raw);
   std::memset(attr, 0, sizeof(*attr));
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     attr->qp_state = attr->cur_qp_state = UserState(*qp);
     attr->qp_access_flags = static_cast<unsigned>(qp->access_flags);
     attr->max_rd_atomic = static_cast<uint8_t>(qp->ord);

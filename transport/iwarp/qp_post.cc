@@ -107,8 +107,10 @@ bool ShouldWait(Qp* qp) {
   if (qp->posts == 1 && qp->previous_posts <= 1) return false;
   // Another thread sleeps, and nobody else would come to send it.
   if (qp->group->is_waited_for()) return false;
-  return qp->sends.tail - qp->sends.next < kDeferredMax &&
-         qp->posted_bytes < kDeferredBytes;
+  const bool waits = qp->sends.tail - qp->sends.next < kDeferredMax &&
+                     qp->posted_bytes < kDeferredBytes;
+  if (!waits) qp->posted_bytes = 0;
+  return waits;
 }
 
 }  // namespace
@@ -118,7 +120,7 @@ int PostSend(ibv_qp* raw, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   std::vector<Note> told;
   int error = 0;
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     if (qp->live == QpState::kIdle) {
       *bad_wr = wr;
       return EINVAL;
@@ -152,7 +154,7 @@ int PostRecv(ibv_qp* raw, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   bool resumes = false;
   int error = 0;
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     for (; wr != nullptr; wr = wr->next) {
       error = qp->receives.Post(*wr);
       if (error != 0) break;

@@ -91,14 +91,32 @@ SegmentResult TakeTrailer(Qp* qp, const std::byte* from) {
     }
   }
   rx.phase = Phase::kHeader;
-  if (!rx.heard) {
-    rx.heard = true;
-    qp->must_listen_first = false;
-    if (qp->tell_first_fpdu) {
-      qp->group->notes.push_back({qp->id_serial, Note::Kind::kFirstFpdu});
-    }
-  }
   return EndSegment(qp);
+}
+
+// An FPDU, if all of it is there: most are, and need not go through the phases.
+// False: it is not there, or not to be taken at once.
+bool TakeWhole(Qp* qp, const std::byte* from, uint32_t bytes, uint32_t* used,
+               SegmentResult* result) {
+  Receiver& rx = qp->rx;
+  // With a checksum it is looked at piece by piece, as it comes.
+  if (qp->crc || bytes < kFpduLengthBytes) return false;
+  const uint32_t whole = FpduBytes(Get16(from));
+  if (bytes < whole) return false;
+  if (TakeSimpleSend(qp, from)) {
+    *used = whole;
+    return true;
+  }
+  TerminateReason reason;
+  uint32_t needed = 0;
+  const HeaderResult decoded =
+      DecodeHeader(from, whole, &rx.header, &needed, &reason);
+  if (decoded != HeaderResult::kComplete) return false;
+  std::memcpy(rx.raw_header.data(), from, needed);
+  *result = TakeSegment(qp, from + needed);
+  *used = *result == SegmentResult::kWaiting ? needed : whole;
+  if (*result == SegmentResult::kWaiting) *result = Wait(qp);
+  return true;
 }
 
 // Takes what it can of these bytes; the last few may be held for later.
@@ -109,6 +127,7 @@ SegmentResult Parse(Qp* qp, const std::byte* from, uint32_t bytes) {
     uint32_t used = 0;
     switch (rx.phase) {
       case Phase::kHeader:
+        if (TakeWhole(qp, from, bytes, &used, &result)) break;
         result = TakeHeader(qp, from, bytes, &used);
         break;
       case Phase::kPayload:
@@ -210,8 +229,6 @@ ssize_t ReadSome(Qp* qp, uint64_t* wanted, SegmentResult* result) {
   if (count > 0) {
     const ssize_t got =
         ReadDirectly(qp, pieces, count, direct_bytes, buffer + kHeldMax);
-    for (Mr* mr : qp->group->batch.pins) MrTable::Unpin(mr);
-    qp->group->batch.pins.clear();
     *wanted = direct_bytes + kTail;
     if (got <= 0) return got;
     const auto direct = static_cast<uint32_t>(
@@ -248,6 +265,7 @@ ReceiveResult Receive(Qp* qp) {
       result = Resume(qp);
     } else {
       const ssize_t read = ReadSome(qp, &wanted, &result);
+      qp->group->LetGo();
       if (read < 0 && (errno == EAGAIN || errno == EINTR)) {
         return ReceiveResult::kDrained;
       }

@@ -63,8 +63,8 @@ SegmentResult BeginResponse(Qp* qp) {
         IBV_WC_BAD_RESP_ERR, IBV_EVENT_QP_FATAL);
   }
   if (bytes == 0) return SegmentResult::kTaken;
-  const AccessFault fault = CheckRange(qp->memory, qp->pd, stag, header.to,
-                                       bytes, IBV_ACCESS_LOCAL_WRITE);
+  const AccessFault fault =
+      CheckRange(qp, stag, header.to, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (fault != AccessFault::kNone) {
     return RefuseResponse(qp, read, TaggedReason(fault), IBV_WC_LOC_PROT_ERR,
                           IBV_EVENT_QP_ACCESS_ERR);
@@ -88,8 +88,7 @@ SegmentResult BeginWrite(Qp* qp) {
   const uint32_t bytes = header.payload_bytes();
   if (bytes == 0) return SegmentResult::kTaken;
   const AccessFault fault =
-      CheckRange(qp->memory, qp->pd, header.stag, header.to, bytes,
-                 IBV_ACCESS_REMOTE_WRITE);
+      CheckRange(qp, header.stag, header.to, bytes, IBV_ACCESS_REMOTE_WRITE);
   if (fault != AccessFault::kNone) {
     return Refuse(qp, "a WRITE of the peer's reaches what it may not",
                   TaggedReason(fault), IBV_EVENT_QP_ACCESS_ERR);
@@ -113,8 +112,8 @@ SegmentResult BeginReadRequest(Qp* qp) {
   }
   if (header.read_bytes == 0) return SegmentResult::kTaken;
   const AccessFault fault =
-      CheckRange(qp->memory, qp->pd, header.source_stag, header.source_to,
-                 header.read_bytes, IBV_ACCESS_REMOTE_READ);
+      CheckRange(qp, header.source_stag, header.source_to, header.read_bytes,
+                 IBV_ACCESS_REMOTE_READ);
   if (fault != AccessFault::kNone) {
     return Refuse(qp, "a READ of the peer's reaches what it may not",
                   ReadReason(fault), IBV_EVENT_QP_ACCESS_ERR);
@@ -164,8 +163,8 @@ SegmentResult TakeReceive(Qp* qp) {
   for (uint32_t i = 0; i < rx.receive.sge_count; ++i) {
     const ibv_sge& sge = rx.receive_sges[i];
     if (sge.length == 0) continue;
-    const AccessFault fault = CheckRange(qp->memory, qp->pd, sge.lkey, sge.addr,
-                                         sge.length, IBV_ACCESS_LOCAL_WRITE);
+    const AccessFault fault =
+        CheckRange(qp, sge.lkey, sge.addr, sge.length, IBV_ACCESS_LOCAL_WRITE);
     if (fault == AccessFault::kNone) continue;
     return RefuseSend(qp, "a receive names memory that it may not", kDdpLocal,
                       IBV_WC_LOC_PROT_ERR, IBV_EVENT_QP_ACCESS_ERR);
@@ -202,7 +201,7 @@ SegmentResult EndSend(Qp* qp) {
   uint32_t invalidated = 0;
   if (Invalidates(rx.header.opcode)) {
     // Before the completion can be seen [iwarp §3.5].
-    if (!qp->memory->Invalidate(rx.header.stag, qp->pd, /*by_peer=*/true)) {
+    if (!Invalidate(qp, rx.header.stag, /*by_peer=*/true)) {
       return RefuseSend(qp, "a key to invalidate that is none",
                         kRdmapInvalidate, IBV_WC_LOC_PROT_ERR,
                         IBV_EVENT_QP_ACCESS_ERR);
@@ -226,10 +225,10 @@ bool Scatter(Qp* qp, uint64_t bytes, Put put) {
     const uint64_t piece = std::min<uint64_t>(bytes, sge.length - offset);
     if (piece > 0) {
       AccessFault fault;
-      Mr* mr = PinRange(qp->memory, qp->pd, sge.lkey, sge.addr + offset, piece,
-                        IBV_ACCESS_LOCAL_WRITE, &fault);
+      const Mr* mr = FindRange(qp, sge.lkey, sge.addr + offset, piece,
+                               IBV_ACCESS_LOCAL_WRITE, &fault);
       if (mr == nullptr) return false;
-      if (!put(mr, mr->At(sge.addr + offset), piece)) return true;
+      if (!put(mr->At(sge.addr + offset), piece)) return true;
     }
     bytes -= piece;
     ++index;
@@ -273,14 +272,20 @@ SegmentResult EndTerminate(Qp* qp) {
   return SegmentResult::kFailed;
 }
 
-// The tagged region, pinned.
-Mr* PinTagged(Qp* qp, uint64_t address, uint64_t bytes) {
+void HearFirst(Qp* qp) {
+  qp->rx.heard = true;
+  qp->must_listen_first = false;
+  if (!qp->tell_first_fpdu) return;
+  qp->group->notes.push_back({qp->id_serial, Note::Kind::kFirstFpdu});
+}
+
+// The tagged region.
+const Mr* FindTagged(Qp* qp, uint64_t address, uint64_t bytes) {
   const int access = qp->rx.header.opcode == Opcode::kWrite
                          ? IBV_ACCESS_REMOTE_WRITE
                          : IBV_ACCESS_LOCAL_WRITE;
   AccessFault fault;
-  return PinRange(qp->memory, qp->pd, qp->rx.header.stag, address, bytes,
-                  access, &fault);
+  return FindRange(qp, qp->rx.header.stag, address, bytes, access, &fault);
 }
 
 }  // namespace
@@ -320,16 +325,12 @@ SegmentResult Place(Qp* qp, const std::byte* from, uint32_t bytes) {
   bool placed = true;
   if (IsTagged(rx.header.opcode)) {
     const uint64_t address = rx.header.to + rx.placed;
-    Mr* mr = PinTagged(qp, address, bytes);
+    const Mr* mr = FindTagged(qp, address, bytes);
     placed = mr != nullptr;
-    if (placed) {
-      std::memcpy(mr->At(address), from, bytes);
-      MrTable::Unpin(mr);
-    }
+    if (placed) std::memcpy(mr->At(address), from, bytes);
   } else if (IsSend(rx.header.opcode)) {
-    placed = Scatter(qp, bytes, [&from](Mr* mr, std::byte* to, uint64_t piece) {
+    placed = Scatter(qp, bytes, [&from](std::byte* to, uint64_t piece) {
       std::memcpy(to, from, piece);
-      MrTable::Unpin(mr);
       from += piece;
       return true;
     });
@@ -348,21 +349,18 @@ SegmentResult Place(Qp* qp, const std::byte* from, uint32_t bytes) {
 
 int PlacesOf(Qp* qp, iovec* pieces, int pieces_max, uint64_t* bytes) {
   const Receiver& rx = qp->rx;
-  std::vector<Mr*>& pins = qp->group->batch.pins;
   *bytes = 0;
   if (IsTagged(rx.header.opcode)) {
     const uint64_t address = rx.header.to + rx.placed;
-    Mr* mr = PinTagged(qp, address, rx.payload_left);
+    const Mr* mr = FindTagged(qp, address, rx.payload_left);
     if (mr == nullptr) return 0;  // Place will say so
-    pins.push_back(mr);
     pieces[0] = {mr->At(address), rx.payload_left};
     *bytes = rx.payload_left;
     return 1;
   }
   if (!IsSend(rx.header.opcode)) return 0;
   int count = 0;
-  Scatter(qp, rx.payload_left, [&](Mr* mr, std::byte* to, uint64_t piece) {
-    pins.push_back(mr);
+  Scatter(qp, rx.payload_left, [&](std::byte* to, uint64_t piece) {
     pieces[count++] = {to, piece};
     *bytes += piece;
     return count < pieces_max;
@@ -376,6 +374,7 @@ void Placed(Qp* qp, uint32_t bytes) {
 }
 
 SegmentResult EndSegment(Qp* qp) {
+  if (!qp->rx.heard) HearFirst(qp);
   switch (qp->rx.header.opcode) {
     case Opcode::kWrite:
       break;
@@ -395,6 +394,46 @@ SegmentResult EndSegment(Qp* qp) {
   }
   return qp->live == QpState::kEstablished ? SegmentResult::kTaken
                                            : SegmentResult::kFailed;
+}
+
+bool TakeSimpleSend(Qp* qp, const std::byte* from) {
+  Receiver& rx = qp->rx;
+  ReceiveQueue& queue = qp->receives;
+  const uint16_t control = Get16(from + 2);
+  const bool solicited = control == Control(Opcode::kSendSolicited, true);
+  const bool simple = solicited || control == Control(Opcode::kSend, true);
+  if (!simple || rx.has_receive || queue.count() == 0) return false;
+  const ReceiveEntry& receive = *queue.Front();
+  constexpr uint32_t kUlpduMin = kUntaggedHeaderBytes - kFpduLengthBytes;
+  const uint32_t ulpdu_bytes = Get16(from);
+  const bool right = ulpdu_bytes >= kUlpduMin &&
+                     Get32(from + 8) == kQueueSend &&
+                     Get32(from + 12) == rx.send_msn && Get32(from + 16) == 0;
+  const uint32_t bytes = ulpdu_bytes - kUlpduMin;
+  if (!right || receive.sge_count != 1 || bytes > receive.length_bytes) {
+    return false;
+  }
+  const ibv_sge& sge = *receive.sges;
+  AccessFault fault;
+  const Mr* mr = FindRange(qp, sge.lkey, sge.addr, sge.length,
+                           IBV_ACCESS_LOCAL_WRITE, &fault);
+  if (mr == nullptr) return false;
+  std::memcpy(mr->At(sge.addr), from + kUntaggedHeaderBytes, bytes);
+  if (!rx.heard) HearFirst(qp);
+  ++queue.head;
+  ++rx.send_msn;
+  CompleteReceive(qp, receive.wr_id, IBV_WC_SUCCESS, bytes, solicited, 0);
+  return true;
+}
+
+SegmentResult TakeSegment(Qp* qp, const std::byte* payload) {
+  SegmentResult result = BeginSegment(qp);
+  if (result != SegmentResult::kTaken) return result;
+  qp->rx.wait_deadline_nanos = 0;
+  qp->rx.placed = 0;
+  const uint32_t bytes = qp->rx.header.payload_bytes();
+  if (bytes > 0) result = Place(qp, payload, bytes);
+  return result == SegmentResult::kTaken ? EndSegment(qp) : result;
 }
 
 }  // namespace sluice::iwarp

@@ -24,11 +24,6 @@ void Clear(SendBatch* batch) {
   batch->text_used = 0;
 }
 
-void Unpin(SendBatch* batch) {
-  for (Mr* mr : batch->pins) MrTable::Unpin(mr);
-  batch->pins.clear();
-}
-
 // Room for `bytes` beside what was copied before; one piece while nothing else
 // comes in between.
 std::byte* AddText(SendBatch* batch, uint32_t bytes) {
@@ -61,18 +56,33 @@ bool HasRoom(const SendBatch& batch) {
          batch.text_used + kHeaderBytesMax + kCopyMax + 8 <= kBatchText;
 }
 
-// The rest of an FPDU whose header, `header_bytes` of it at `header`, and
-// payload are there: zeros up to a multiple of four, and the checksum, which is
-// 0 where none was agreed on.
+// The end of an FPDU at `to`, behind what `crc` has seen: zeros up to a
+// multiple of four, and the checksum, which is 0 where none was agreed on.
+void PutTrailer(std::byte* to, uint32_t pad, bool with_crc, Crc32c* crc) {
+  Put32(to, 0);
+  Put32(to + pad, 0);
+  if (!with_crc) return;
+  crc->Add(to, pad);
+  const uint32_t value = crc->value();
+  std::memcpy(to + pad, &value, sizeof(value));
+}
+
 void AddTrailer(SendBatch* batch, bool with_crc, Crc32c* crc,
                 uint32_t ulpdu_bytes) {
   const uint32_t pad = FpduPad(ulpdu_bytes);
-  std::byte* at = AddText(batch, pad + kCrcBytes);
-  std::memset(at, 0, pad + kCrcBytes);
-  if (!with_crc) return;
-  crc->Add(at, pad);
-  const uint32_t value = crc->value();
-  std::memcpy(at + pad, &value, sizeof(value));
+  PutTrailer(AddText(batch, pad + kCrcBytes), pad, with_crc, crc);
+}
+
+// Room for an FPDU whose header and payload, `bytes` together, are copied.
+std::byte* AddFpdu(SendBatch* batch, uint32_t bytes) {
+  return AddText(batch, FpduBytes(bytes - kFpduLengthBytes));
+}
+
+// When they are there.
+void SealFpdu(std::byte* fpdu, uint32_t bytes, bool with_crc) {
+  Crc32c crc;
+  if (with_crc) crc.Add(fpdu, bytes);
+  PutTrailer(fpdu + bytes, FpduPad(bytes - kFpduLengthBytes), with_crc, &crc);
 }
 
 // --- work requests ---
@@ -80,45 +90,27 @@ void AddTrailer(SendBatch* batch, bool with_crc, Crc32c* crc,
 // The memory of a work request, for this batch: pins[i] belongs to SGE i.
 bool PinSges(Qp* qp, SendEntry* entry, const ibv_sge* sges, Mr** pins) {
   if (entry->is_inline) return true;
-  SendBatch* batch = &qp->group->batch;
   for (uint32_t i = 0; i < entry->sge_count; ++i) {
-    pins[i] = nullptr;
     if (sges[i].length == 0) continue;
     AccessFault fault;
-    pins[i] = PinRange(qp->memory, qp->pd, sges[i].lkey, sges[i].addr,
-                       sges[i].length, 0, &fault);
+    pins[i] =
+        FindRange(qp, sges[i].lkey, sges[i].addr, sges[i].length, 0, &fault);
     if (pins[i] == nullptr) return false;
-    batch->pins.push_back(pins[i]);
   }
   return true;
 }
 
-// Appends `bytes` of the work request from where the last segment ended.
-void AddGathered(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
-                 Mr* const* pins, uint32_t bytes, Crc32c* crc) {
-  SendBatch* batch = &qp->group->batch;
-  const bool copied = bytes <= kCopyMax;
-  if (entry.is_inline) {
-    const auto number = (qp->sends.next - 1) & qp->sends.mask;
-    std::byte* from =
-        &qp->sends.inline_memory[size_t{number} * qp->cap.max_inline_data] +
-        qp->tx.offset;
-    std::memcpy(AddText(batch, bytes), from, bytes);
-    if (qp->crc) crc->Add(from, bytes);
-    return;
-  }
+// Calls put(memory, bytes, key) for each piece of the next `bytes` of the work
+// request.
+template <typename Put>
+void Gather(Qp* qp, const ibv_sge* sges, Mr* const* pins, uint32_t bytes,
+            Put put) {
   while (bytes > 0) {
     const ibv_sge& sge = sges[qp->tx.sge_index];
     const uint32_t piece = std::min(bytes, sge.length - qp->tx.sge_offset);
     if (piece > 0) {
-      std::byte* from =
-          pins[qp->tx.sge_index]->At(sge.addr) + qp->tx.sge_offset;
-      if (copied) {
-        std::memcpy(AddText(batch, piece), from, piece);
-      } else {
-        AddPayload(batch, from, piece, sge.lkey);
-      }
-      if (qp->crc) crc->Add(from, piece);
+      put(pins[qp->tx.sge_index]->At(sge.addr) + qp->tx.sge_offset, piece,
+          sge.lkey);
     }
     bytes -= piece;
     qp->tx.sge_offset += piece;
@@ -126,6 +118,23 @@ void AddGathered(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
     ++qp->tx.sge_index;
     qp->tx.sge_offset = 0;
   }
+}
+
+// Copies the next `bytes` of the work request to `to`.
+void CopyPayload(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
+                 Mr* const* pins, uint32_t bytes, std::byte* to) {
+  if (entry.is_inline) {
+    const auto number = (qp->sends.next - 1) & qp->sends.mask;
+    const std::byte* from =
+        &qp->sends.inline_memory[size_t{number} * qp->cap.max_inline_data];
+    std::memcpy(to, from + qp->tx.offset, bytes);
+    return;
+  }
+  Gather(qp, sges, pins, bytes,
+         [&to](const std::byte* from, uint32_t piece, uint32_t /*key*/) {
+           std::memcpy(to, from, piece);
+           to += piece;
+         });
 }
 
 Opcode SendOpcode(const SendEntry& entry) {
@@ -137,6 +146,19 @@ Opcode SendOpcode(const SendEntry& entry) {
   return invalidates ? Opcode::kSendInvalidate : Opcode::kSend;
 }
 
+void PutSegmentHeader(Qp* qp, const SendEntry& entry, uint32_t bytes, bool last,
+                      std::byte* to) {
+  if (entry.opcode == IBV_WR_RDMA_WRITE) {
+    PutTagged(to, Opcode::kWrite, last, bytes, entry.key,
+              entry.remote_address + qp->tx.offset);
+    return;
+  }
+  PutUntagged(to, SendOpcode(entry), last, bytes,
+              entry.opcode == IBV_WR_SEND_WITH_INV ? entry.key : 0, kQueueSend,
+              qp->tx.send_msn, qp->tx.offset);
+  if (last) ++qp->tx.send_msn;
+}
+
 // One segment of a WRITE or SEND.
 void EncodeSegment(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
                    Mr* const* pins) {
@@ -144,23 +166,26 @@ void EncodeSegment(Qp* qp, const SendEntry& entry, const ibv_sge* sges,
   const uint32_t left = entry.length_bytes - qp->tx.offset;
   const uint32_t bytes = std::min(left, qp->tx.segment_bytes);
   const bool last = bytes == left;
-  const bool is_write = entry.opcode == IBV_WR_RDMA_WRITE;
-  const uint32_t header_bytes =
-      is_write ? kTaggedHeaderBytes : kUntaggedHeaderBytes;
-  std::byte* header = AddText(batch, header_bytes);
-  if (is_write) {
-    PutTagged(header, Opcode::kWrite, last, bytes, entry.key,
-              entry.remote_address + qp->tx.offset);
+  const uint32_t header_bytes = entry.opcode == IBV_WR_RDMA_WRITE
+                                    ? kTaggedHeaderBytes
+                                    : kUntaggedHeaderBytes;
+  if (bytes <= kCopyMax) {
+    std::byte* fpdu = AddFpdu(batch, header_bytes + bytes);
+    PutSegmentHeader(qp, entry, bytes, last, fpdu);
+    CopyPayload(qp, entry, sges, pins, bytes, fpdu + header_bytes);
+    SealFpdu(fpdu, header_bytes + bytes, qp->crc);
   } else {
-    PutUntagged(header, SendOpcode(entry), last, bytes,
-                entry.opcode == IBV_WR_SEND_WITH_INV ? entry.key : 0,
-                kQueueSend, qp->tx.send_msn, qp->tx.offset);
-    if (last) ++qp->tx.send_msn;
+    std::byte* header = AddText(batch, header_bytes);
+    PutSegmentHeader(qp, entry, bytes, last, header);
+    Crc32c crc;
+    if (qp->crc) crc.Add(header, header_bytes);
+    Gather(qp, sges, pins, bytes,
+           [&](std::byte* from, uint32_t piece, uint32_t key) {
+             AddPayload(batch, from, piece, key);
+             if (qp->crc) crc.Add(from, piece);
+           });
+    AddTrailer(batch, qp->crc, &crc, header_bytes - kFpduLengthBytes + bytes);
   }
-  Crc32c crc;
-  if (qp->crc) crc.Add(header, header_bytes);
-  AddGathered(qp, entry, sges, pins, bytes, &crc);
-  AddTrailer(batch, qp->crc, &crc, header_bytes - kFpduLengthBytes + bytes);
   qp->tx.offset += bytes;
 }
 
@@ -168,12 +193,10 @@ void EncodeReadRequest(Qp* qp, uint64_t number, uint32_t sink_stag,
                        uint64_t sink_to, uint32_t bytes, uint32_t source_stag,
                        uint64_t source_to) {
   SendBatch* batch = &qp->group->batch;
-  std::byte* header = AddText(batch, kReadRequestBytes);
-  PutReadRequest(header, qp->tx.read_msn++, sink_stag, sink_to, bytes,
+  std::byte* fpdu = AddFpdu(batch, kReadRequestBytes);
+  PutReadRequest(fpdu, qp->tx.read_msn++, sink_stag, sink_to, bytes,
                  source_stag, source_to);
-  Crc32c crc;
-  if (qp->crc) crc.Add(header, kReadRequestBytes);
-  AddTrailer(batch, qp->crc, &crc, kReadRequestBytes - kFpduLengthBytes);
+  SealFpdu(fpdu, kReadRequestBytes, qp->crc);
   *qp->outbound.Push() = number;
 }
 
@@ -182,9 +205,8 @@ void EncodeReadRequest(Qp* qp, uint64_t number, uint32_t sink_stag,
 bool EncodeRead(Qp* qp, SendEntry* entry, const ibv_sge* sges) {
   const bool has_sink = entry->sge_count > 0;
   if (has_sink && entry->length_bytes > 0) {
-    const AccessFault fault =
-        CheckRange(qp->memory, qp->pd, sges->lkey, sges->addr, sges->length,
-                   IBV_ACCESS_LOCAL_WRITE);
+    const AccessFault fault = CheckRange(qp, sges->lkey, sges->addr,
+                                         sges->length, IBV_ACCESS_LOCAL_WRITE);
     if (fault != AccessFault::kNone) return false;
   }
   EncodeReadRequest(qp, qp->sends.next - 1, has_sink ? sges->lkey : 0,
@@ -205,9 +227,7 @@ bool EncodeCurrent(Qp* qp) {
   if (entry->opcode == IBV_WR_RDMA_READ) {
     if (!EncodeRead(qp, entry, sges)) return false;
   } else if (entry->opcode == IBV_WR_LOCAL_INV) {
-    if (!qp->memory->Invalidate(entry->key, qp->pd, /*by_peer=*/false)) {
-      return false;
-    }
+    if (!Invalidate(qp, entry->key, /*by_peer=*/false)) return false;
   } else {
     Mr* pins[kSgeMax];
     if (!PinSges(qp, entry, sges, pins)) return false;
@@ -252,30 +272,31 @@ AccessFault EncodeResponse(Qp* qp) {
   Mr* mr = nullptr;
   if (read->bytes > 0) {
     AccessFault fault;
-    mr = PinRange(qp->memory, qp->pd, read->source_stag, read->source_to,
-                  read->bytes, IBV_ACCESS_REMOTE_READ, &fault);
+    mr = FindRange(qp, read->source_stag, read->source_to, read->bytes,
+                   IBV_ACCESS_REMOTE_READ, &fault);
     if (mr == nullptr) return fault;
-    batch->pins.push_back(mr);
   }
   do {
     const uint32_t left = read->bytes - read->offset;
     const uint32_t bytes = std::min(left, qp->tx.segment_bytes);
-    std::byte* header = AddText(batch, kTaggedHeaderBytes);
+    const bool copied = bytes <= kCopyMax;
+    std::byte* header = copied ? AddFpdu(batch, kTaggedHeaderBytes + bytes)
+                               : AddText(batch, kTaggedHeaderBytes);
     PutTagged(header, Opcode::kReadResponse, bytes == left, bytes,
               read->sink_stag, read->sink_to + read->offset);
-    Crc32c crc;
-    if (qp->crc) crc.Add(header, kTaggedHeaderBytes);
-    if (bytes > 0) {
-      std::byte* from = mr->At(read->source_to) + read->offset;
-      if (bytes <= kCopyMax) {
-        std::memcpy(AddText(batch, bytes), from, bytes);
-      } else {
-        AddPayload(batch, from, bytes, read->source_stag);
-      }
+    std::byte* from =
+        bytes > 0 ? mr->At(read->source_to) + read->offset : nullptr;
+    if (copied) {
+      if (bytes > 0) std::memcpy(header + kTaggedHeaderBytes, from, bytes);
+      SealFpdu(header, kTaggedHeaderBytes + bytes, qp->crc);
+    } else {
+      Crc32c crc;
+      if (qp->crc) crc.Add(header, kTaggedHeaderBytes);
+      AddPayload(batch, from, bytes, read->source_stag);
       if (qp->crc) crc.Add(from, bytes);
+      AddTrailer(batch, qp->crc, &crc,
+                 kTaggedHeaderBytes - kFpduLengthBytes + bytes);
     }
-    AddTrailer(batch, qp->crc, &crc,
-               kTaggedHeaderBytes - kFpduLengthBytes + bytes);
     read->offset += bytes;
   } while (read->offset < read->bytes && HasRoom(*batch));
   if (read->offset < read->bytes) return AccessFault::kNone;
@@ -311,11 +332,48 @@ bool PickMessage(Qp* qp) {
   return send;
 }
 
+// The next work request, if it is a SEND or WRITE of one piece that is copied:
+// many of them are, and need not go through the states. False: it is something
+// else, or there is something about it.
+bool EncodeSmall(Qp* qp) {
+  SendQueue& queue = qp->sends;
+  if (queue.next == queue.tail) return false;
+  SendEntry* entry = queue.At(queue.next);
+  const bool is_write = entry->opcode == IBV_WR_RDMA_WRITE;
+  const bool small = (is_write || entry->opcode == IBV_WR_SEND) &&
+                     entry->sge_count == 1 && !entry->is_inline &&
+                     !entry->fenced && entry->length_bytes <= kSmallMax &&
+                     entry->length_bytes <= qp->tx.segment_bytes;
+  if (!small) return false;
+  const size_t place = queue.next & queue.mask;
+  const ibv_sge& sge = queue.sges[place * qp->cap.max_send_sge];
+  AccessFault fault;
+  const Mr* mr = FindRange(qp, sge.lkey, sge.addr, sge.length, 0, &fault);
+  if (mr == nullptr) return false;
+  SendBatch* batch = &qp->group->batch;
+  const uint32_t header_bytes =
+      is_write ? kTaggedHeaderBytes : kUntaggedHeaderBytes;
+  std::byte* fpdu = AddFpdu(batch, header_bytes + sge.length);
+  qp->tx.offset = 0;
+  PutSegmentHeader(qp, *entry, sge.length, /*last=*/true, fpdu);
+  std::memcpy(fpdu + header_bytes, mr->At(sge.addr), sge.length);
+  SealFpdu(fpdu, header_bytes + sge.length, qp->crc);
+  entry->state = SendState::kSent;
+  entry->end = qp->tx.queued + batch->bytes;
+  ++queue.next;
+  return true;
+}
+
 // Fills the group's batch. False: the queue pair failed.
 bool FillBatch(Qp* qp) {
   SendBatch* batch = &qp->group->batch;
   Clear(batch);
-  while (HasRoom(*batch) && PickMessage(qp)) {
+  while (HasRoom(*batch)) {
+    const bool only_sends = qp->tx.current == Message::kNone &&
+                            qp->tx.responses_encoded == qp->inbound.count &&
+                            !qp->tx.stopped;
+    if (only_sends && EncodeSmall(qp)) continue;
+    if (!PickMessage(qp)) break;
     if (qp->tx.current == Message::kSend) {
       if (EncodeCurrent(qp)) continue;
       SendEntry* entry = qp->sends.At(qp->sends.next - 1);
@@ -330,7 +388,6 @@ bool FillBatch(Qp* qp) {
     const AccessFault fault = EncodeResponse(qp);
     if (fault == AccessFault::kNone) continue;
     const TerminateReason reason = ReadReason(fault);
-    Unpin(batch);
     Failure failure;
     failure.what = "a READ of the peer's reaches what it may not";
     failure.terminate = &reason;
@@ -398,15 +455,10 @@ ssize_t OnSent(Qp* qp, ssize_t result) {
 
 // The memory that the rest still refers to; false when some is gone.
 bool PinRest(Qp* qp) {
-  SendBatch* batch = &qp->group->batch;
   const SendRest& rest = qp->tx.rest;
-  uint32_t last = 0;
   for (size_t i = rest.next; i < rest.pieces.size(); ++i) {
-    if (rest.keys[i] == 0 || rest.keys[i] == last) continue;
-    Mr* mr = qp->memory->Pin(rest.keys[i]);
-    if (mr == nullptr) return false;
-    batch->pins.push_back(mr);
-    last = rest.keys[i];
+    if (rest.keys[i] == 0) continue;
+    if (qp->group->pins.Find(qp->memory, rest.keys[i]) == nullptr) return false;
   }
   return true;
 }
@@ -415,7 +467,6 @@ bool PinRest(Qp* qp) {
 bool SendRestOf(Qp* qp, bool* failed) {
   SendRest* rest = &qp->tx.rest;
   if (!PinRest(qp)) {
-    Unpin(&qp->group->batch);
     Failure failure;
     failure.what = "memory was deregistered while it was being sent";
     failure.async_event = IBV_EVENT_QP_ACCESS_ERR;
@@ -425,7 +476,7 @@ bool SendRestOf(Qp* qp, bool* failed) {
   }
   const ssize_t result = SendPieces(qp->fd, &rest->pieces[rest->next],
                                     rest->pieces.size() - rest->next);
-  Unpin(&qp->group->batch);
+  qp->group->pins.Release();
   const ssize_t sent = OnSent(qp, result);
   *failed = sent < 0;
   if (sent < 0) return false;
@@ -496,8 +547,7 @@ bool Transmit(Qp* qp) {
       result = SendPieces(qp->fd, batch->pieces.data(),
                           static_cast<size_t>(batch->piece_count));
     }
-    // Also where one piece is good, the next is not, and nothing is sent.
-    Unpin(batch);
+    qp->group->pins.Release();
     const ssize_t sent = OnSent(qp, result);
     if (sent < 0) return false;
     const bool all = static_cast<uint64_t>(sent) == batch->bytes;
@@ -520,7 +570,6 @@ bool Transmit(Qp* qp) {
 bool OwnRest(Qp* qp) {
   SendRest* rest = &qp->tx.rest;
   if (!PinRest(qp)) {
-    Unpin(&qp->group->batch);
     *rest = SendRest();
     return false;
   }
@@ -529,7 +578,7 @@ bool OwnRest(Qp* qp) {
     const auto* from = static_cast<const std::byte*>(rest->pieces[i].iov_base);
     own.text.insert(own.text.end(), from, from + rest->pieces[i].iov_len);
   }
-  Unpin(&qp->group->batch);
+  qp->group->pins.Release();
   own.pieces.push_back({own.text.data(), own.text.size()});
   own.keys.push_back(0);
   *rest = std::move(own);
@@ -545,10 +594,9 @@ void SendTerminate(Qp* qp, const TerminateReason& reason, bool with_header) {
   const uint32_t bytes = PutTerminate(
       text, reason, with_header ? qp->rx.raw_header.data() : nullptr,
       HeaderBytes(qp->rx.header.opcode));
-  std::memcpy(AddText(batch, bytes), text, bytes);
-  Crc32c crc;
-  if (qp->crc) crc.Add(text, bytes);
-  AddTrailer(batch, qp->crc, &crc, bytes - kFpduLengthBytes);
+  std::byte* fpdu = AddFpdu(batch, bytes);
+  std::memcpy(fpdu, text, bytes);
+  SealFpdu(fpdu, bytes, qp->crc);
   SendPieces(qp->fd, batch->pieces.data(), 1);
 }
 
@@ -557,12 +605,10 @@ void SendReadyToReceive(Qp* qp, bool write, bool read) {
   SendBatch* batch = &qp->group->batch;
   Clear(batch);
   if (write) {
-    std::byte* header = AddText(batch, kTaggedHeaderBytes);
-    PutTagged(header, Opcode::kWrite, /*last=*/true, 0, /*stag=*/1,
+    std::byte* fpdu = AddFpdu(batch, kTaggedHeaderBytes);
+    PutTagged(fpdu, Opcode::kWrite, /*last=*/true, 0, /*stag=*/1,
               /*offset=*/0);
-    Crc32c crc;
-    if (qp->crc) crc.Add(header, kTaggedHeaderBytes);
-    AddTrailer(batch, qp->crc, &crc, kTaggedHeaderBytes - kFpduLengthBytes);
+    SealFpdu(fpdu, kTaggedHeaderBytes, qp->crc);
   } else {
     EncodeReadRequest(qp, kRtrRead, 1, 0, 0, 1, 0);
   }

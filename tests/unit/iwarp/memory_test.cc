@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <set>
@@ -30,10 +31,9 @@ class MrTableTest : public testing::Test {
 
   AccessFault FaultOf(uint32_t key, uint64_t address, uint64_t bytes,
                       int access = 0, const ibv_pd* pd = nullptr) {
-    AccessFault fault = AccessFault::kStag;
-    Mr* mr = PinRange(&table_, pd == nullptr ? &pd_ : pd, key, address, bytes,
-                      access, &fault);
-    EXPECT_EQ(mr != nullptr, fault == AccessFault::kNone);
+    Mr* mr = table_.Pin(key);
+    const AccessFault fault =
+        RangeFault(mr, pd == nullptr ? &pd_ : pd, address, bytes, access);
     if (mr != nullptr) MrTable::Unpin(mr);
     return fault;
   }
@@ -173,6 +173,48 @@ TEST_F(MrTableTest, RemoveWaitsForPins) {
 
   stop.store(true);
   user.join();
+}
+
+// A key that comes again is not looked up again: until it lets go, the holder
+// does not see that the region is being invalidated.
+TEST_F(MrTableTest, ACacheHoldsWhatItFound) {
+  std::vector<Mr> regions(100);  // more than it has places for
+  for (Mr& mr : regions) Init(&mr, 0x1000, 0x100);
+  PinCache cache;
+
+  EXPECT_EQ(cache.Find(&table_, regions[0].lkey ^ 1), nullptr);
+  for (Mr& mr : regions) EXPECT_EQ(cache.Find(&table_, mr.lkey), &mr);
+  for (Mr& mr : regions) EXPECT_EQ(cache.Find(&table_, mr.lkey), &mr);
+  EXPECT_GE(regions[0].pins->load(), 1u);
+
+  cache.Release();
+  for (Mr& mr : regions) {
+    EXPECT_EQ(mr.pins->load(), 0u);
+    EXPECT_TRUE(table_.Invalidate(mr.rkey, &pd_, /*by_peer=*/false));
+    EXPECT_EQ(cache.Find(&table_, mr.lkey), nullptr);
+    table_.Remove(&mr);
+  }
+}
+
+TEST_F(MrTableTest, RemoveWaitsForACache) {
+  Mr mr;
+  Init(&mr, 0x1000, 0x100);
+  PinCache cache;
+  ASSERT_EQ(cache.Find(&table_, mr.lkey), &mr);
+  std::atomic<bool> released{false};
+  std::atomic<bool> ordered{false};
+
+  std::thread remover([&] {
+    table_.Remove(&mr);
+    ordered.store(released.load());
+  });
+  // It waits, or has not begun: neither way is anything removed yet.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  released.store(true);
+  cache.Release();
+  remover.join();
+
+  EXPECT_TRUE(ordered.load());
 }
 
 TEST_F(MrTableTest, InvalidationIsForItsPd) {
