@@ -105,6 +105,9 @@ RawConnection::~RawConnection() {
   receive_memory_ = nullptr;
   send_memory_ = nullptr;
   if (cq_ != nullptr) SLUICE_CHECK(api_.destroy_cq(cq_) == 0);
+  if (completion_channel_ != nullptr) {
+    SLUICE_CHECK(api_.destroy_comp_channel(completion_channel_) == 0);
+  }
   if (pd_ != nullptr) SLUICE_CHECK(api_.dealloc_pd(pd_) == 0);
   if (id_ != nullptr) SLUICE_CHECK(api_.destroy_id(id_) == 0);
   if (channel_ != nullptr) api_.destroy_event_channel(channel_);
@@ -136,8 +139,14 @@ absl::Status RawConnection::MakeQp() {
   pd_ = api_.alloc_pd(id_->verbs);
   if (pd_ == nullptr) return CallFailed("ibv_alloc_pd");
   const uint32_t entries = options_.send_count + options_.receive_count + 1;
-  cq_ = api_.create_cq(id_->verbs, static_cast<int>(entries), nullptr, nullptr,
-                       0);
+  if (options_.has_channel) {
+    completion_channel_ = api_.create_comp_channel(id_->verbs);
+    if (completion_channel_ == nullptr) {
+      return CallFailed("ibv_create_comp_channel");
+    }
+  }
+  cq_ = api_.create_cq(id_->verbs, static_cast<int>(entries), nullptr,
+                       completion_channel_, 0);
   if (cq_ == nullptr) return CallFailed("ibv_create_cq");
   ibv_qp_init_attr attr = {};
   attr.send_cq = cq_;

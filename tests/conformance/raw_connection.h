@@ -40,6 +40,7 @@ struct RawConnectionOptions {
   // RDMA READs that the target may have in flight here, and we there.
   uint8_t responder_resources = 16;
   uint8_t initiator_depth = 0;
+  bool has_channel = false;  // its CQ announces completions on one
 };
 
 // What came of a connection request.
@@ -88,6 +89,9 @@ class RawConnection {
   const VerbsApi& api() const { return api_; }
   ibv_pd* pd() const { return pd_; }
   ibv_qp* qp() const { return id_->qp; }
+  // For who posts and polls by himself from now on: the receive with wr_id i is
+  // of kCqeBytes at i * kCqeBytes, and all of them are posted.
+  RawMemory& receive_memory() { return *receive_memory_; }
   absl::StatusOr<std::unique_ptr<RawMemory>> CreateMemory(size_t length_bytes);
 
   // --- Data path, raw_connection_datapath.cc
@@ -154,6 +158,7 @@ class RawConnection {
   rdma_event_channel* channel_ = nullptr;
   rdma_cm_id* id_ = nullptr;
   ibv_pd* pd_ = nullptr;
+  ibv_comp_channel* completion_channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
   std::unique_ptr<RawMemory> receive_memory_;
   std::unique_ptr<RawMemory> send_memory_;

@@ -18,4 +18,8 @@ struct RawHost {
   nvme::HostId hostid{};
 };
 
+// A host NQN and id that nobody else uses; the rest is the arguments'.
+RawHost MakeHost(const VerbsApi& api, const std::string& address, uint16_t port,
+                 const std::string& nqn);
+
 }  // namespace sluice::conformance

@@ -78,6 +78,7 @@ absl::Status RawQueue::OpenConnection() {
   connection.capsule_bytes_max =
       static_cast<uint32_t>(nvme::kSqeBytes) + options_.in_capsule_bytes;
   connection.responder_resources = options_.responder_resources;
+  connection.has_channel = options_.has_channel;
   data_ = nullptr;
   SLUICE_ASSIGN_OR_RETURN(connection_,
                           RawConnection::Open(*host_.api, connection));

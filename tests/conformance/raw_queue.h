@@ -30,6 +30,7 @@ struct RawQueueOptions {
   size_t data_bytes = 64 * 1024;
   uint8_t responder_resources = 16;
   uint32_t extra_sends = 2;  // commands in flight beyond the depth
+  bool has_channel = false;  // of completions
 
   // What Linux asks for [spec §1.2].
   static RawQueueOptions Admin();

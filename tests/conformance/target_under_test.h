@@ -79,10 +79,6 @@ class ExternalTarget final : public TargetUnderTest {
   using TargetUnderTest::TargetUnderTest;
 };
 
-// A host NQN and id that nobody else uses; `host` gets the rest.
-RawHost MakeHost(const VerbsApi& api, const std::string& address, uint16_t port,
-                 const std::string& nqn);
-
 // Starts a target in this process over a fabric of its own, which goes when
 // the target goes and CHECKs that nothing leaked; or over the iWARP provider.
 // kUnimplemented when this build has none.
