@@ -3,7 +3,10 @@
 // medians and the median of the pairs' ratios.
 //
 //   iwarp_bench [--provider iwarp|verbs] [--address ADDR] [--seconds S]
-//               [--repeats N] [--cases NAME,…] [--json FILE]
+//               [--repeats N] [--cases NAME,…] [--iperf3] [--json FILE]
+//
+// --iperf3 (apt install iperf3): the bandwidth cases beside one stream of that,
+// too, in the same turns.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -14,6 +17,7 @@
 
 #include "core/log.h"
 #include "tools/bench/bench_run.h"
+#include "tools/bench/iperf.h"
 #include "tools/bench/raw_tcp.h"
 #include "tools/bench/verbs_loop.h"
 
@@ -28,7 +32,8 @@ struct Case {
   const char* name;
   const char* unit;
   bool is_latency;  // the median round trip; else a rate
-  double scale;     // of what is counted, to the unit
+  bool is_bandwidth;
+  double scale;  // of what is counted, to the unit
   const char* goal;
   std::function<RunResult(const RawOptions&)> raw;
   std::function<RunResult(const VerbsOptions&)> verbs;
@@ -36,21 +41,21 @@ struct Case {
 
 std::vector<Case> Cases() {
   return {
-      {"write-64k", "GB/s", false, 1e-9, ">= 0.80", &RawStream,
+      {"write-64k", "GB/s", false, true, 1e-9, ">= 0.80", &RawStream,
        [](const VerbsOptions& o) {
          return VerbsStream(o, false, kBlock, kDepth);
        }},
-      {"read-64k", "GB/s", false, 1e-9, ">= 0.80", &RawStream,
+      {"read-64k", "GB/s", false, true, 1e-9, ">= 0.80", &RawStream,
        [](const VerbsOptions& o) {
          return VerbsStream(o, true, kBlock, kDepth);
        }},
-      {"latency-polling", "us", true, 1, "<= 1.40",
+      {"latency-polling", "us", true, false, 1, "<= 1.40",
        [](const RawOptions& o) { return RawPingPong(o, kSmall, true); },
        [](const VerbsOptions& o) { return VerbsPingPong(o, kSmall, true); }},
-      {"latency-sleeping", "us", true, 1, "<= 1.40",
+      {"latency-sleeping", "us", true, false, 1, "<= 1.40",
        [](const RawOptions& o) { return RawPingPong(o, kSmall, false); },
        [](const VerbsOptions& o) { return VerbsPingPong(o, kSmall, false); }},
-      {"messages-64", "M/s", false, 1e-6, ">= 0.50",
+      {"messages-64", "M/s", false, false, 1e-6, ">= 0.50",
        [](const RawOptions& o) { return RawMessages(o, kSmall); },
        [](const VerbsOptions& o) { return VerbsMessages(o, kSmall); }},
   };
@@ -74,6 +79,7 @@ struct Settings {
   double seconds = 1;
   int repeats = 5;
   std::vector<std::string> cases;
+  bool iperf3 = false;
   std::string json;
 };
 
@@ -95,6 +101,8 @@ int RunCase(const Case& each, const Settings& settings, nlohmann::json* out) {
   std::vector<double> verbs_values;
   std::vector<double> ratios;
   std::vector<double> p99;
+  std::vector<double> iperf_values;
+  std::vector<double> iperf_ratios;
   double raw_cpu = 0;
   double verbs_cpu = 0;
   for (int i = 0; i < settings.repeats; ++i) {
@@ -105,12 +113,23 @@ int RunCase(const Case& each, const Settings& settings, nlohmann::json* out) {
     verbs_values.push_back(ValueOf(each, ours));
     ratios.push_back(verbs_values.back() / raw_values.back());
     p99.push_back(ours.percentile_us(0.99));
+    if (settings.iperf3 && each.is_bandwidth) {
+      const RunResult iperf = IperfStream(raw);
+      if (!Report("iperf3", iperf)) return 1;
+      iperf_values.push_back(ValueOf(each, iperf));
+      iperf_ratios.push_back(verbs_values.back() / iperf_values.back());
+    }
     raw_cpu += CpuOf(yard) / settings.repeats;
     verbs_cpu += CpuOf(ours) / settings.repeats;
   }
   std::printf("%-17s %9.3f %9.3f %-5s %6.2f  %-8s %9.2f %9.2f %8.1f\n",
               each.name, Median(raw_values), Median(verbs_values), each.unit,
               Median(ratios), each.goal, raw_cpu, verbs_cpu, Median(p99));
+  if (!iperf_values.empty()) {
+    std::printf("%-17s %9.3f %9.3f %-5s %6.2f  %-8s\n", "  beside iperf3",
+                Median(iperf_values), Median(verbs_values), each.unit,
+                Median(iperf_ratios), each.goal);
+  }
   std::fflush(stdout);
   out->push_back({{"case", each.name},
                   {"provider", settings.provider},
@@ -118,6 +137,7 @@ int RunCase(const Case& each, const Settings& settings, nlohmann::json* out) {
                   {"tcp", raw_values},
                   {"verbs", verbs_values},
                   {"ratio", Median(ratios)},
+                  {"iperf3", iperf_values},
                   {"tcp_cpu_ns", raw_cpu},
                   {"verbs_cpu_ns", verbs_cpu}});
   return 0;
@@ -134,6 +154,7 @@ int Run(int argc, char** argv) {
   app.add_option("--repeats", settings.repeats, "default 5")
       ->check(CLI::Range(1, 1000));
   app.add_option("--cases", settings.cases, "some of them")->delimiter(',');
+  app.add_flag("--iperf3", settings.iperf3, "bandwidth beside iperf3, too");
   app.add_option("--json", settings.json, "a file for the values");
   CLI11_PARSE(app, argc, argv);
   SetLogLevel(LogLevel::kWarning);
