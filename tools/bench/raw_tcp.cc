@@ -61,6 +61,15 @@ bool ReceiveAll(int fd, std::byte* data, size_t bytes, bool polling) {
   return true;
 }
 
+// What there is, at least a byte, without sleeping; 0 or less at the end.
+ssize_t ReceiveSome(int fd, std::byte* data, size_t bytes) {
+  ssize_t got;
+  do {
+    got = recv(fd, data, bytes, MSG_DONTWAIT);
+  } while (got < 0 && errno == EAGAIN);
+  return got;
+}
+
 // A connection between the two sides, which `active` and `passive` then use.
 template <typename Active, typename Passive>
 RunResult RunConnected(const RawOptions& options, Active active,
@@ -197,6 +206,62 @@ RunResult RawMessages(const RawOptions& options, size_t bytes) {
             }
             std::memmove(batch.data(), batch.data() + taken, held - taken);
             held -= taken;
+          }
+        });
+      });
+}
+
+RunResult RawRequests(const RawOptions& options, size_t request_bytes,
+                      size_t response_bytes, size_t depth) {
+  const auto limit = static_cast<int64_t>(options.seconds * 1e9);
+  return RunConnected(
+      options,
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          const std::vector<std::byte> requests(depth * request_bytes,
+                                                std::byte{0x5a});
+          std::vector<std::byte> responses(depth * response_bytes);
+          std::vector<int64_t> sent(depth);  // answered in order
+          side->samples.reserve(kSamplesMax);
+          uint64_t sent_count = 0;
+          size_t held = 0;
+          size_t due = depth;
+          const int64_t end = NowNanos() + limit;
+          while (true) {
+            const int64_t now = NowNanos();
+            if (now >= end) break;
+            for (size_t i = 0; i < due; ++i) sent[sent_count++ % depth] = now;
+            if (!SendAll(fd, requests.data(), due * request_bytes)) break;
+            due = 0;
+            const ssize_t got = ReceiveSome(fd, responses.data() + held,
+                                            responses.size() - held);
+            if (got <= 0) break;
+            held += static_cast<size_t>(got);
+            const int64_t later = NowNanos();
+            for (; held >= response_bytes; held -= response_bytes, ++due) {
+              const int64_t nanos = later - sent[side->count++ % depth];
+              if (side->samples.size() < kSamplesMax) {
+                side->samples.push_back(nanos);
+              }
+            }
+          }
+        });
+      },
+      [=](int fd) {
+        return Measure([&](SideResult* side) {
+          std::vector<std::byte> requests(depth * request_bytes);
+          const std::vector<std::byte> responses(depth * response_bytes,
+                                                 std::byte{0xa5});
+          size_t held = 0;
+          while (true) {
+            const ssize_t got =
+                ReceiveSome(fd, requests.data(), requests.size() - held);
+            if (got <= 0) break;
+            held += static_cast<size_t>(got);
+            const size_t count = held / request_bytes;
+            held %= request_bytes;
+            if (!SendAll(fd, responses.data(), count * response_bytes)) break;
+            side->count += count;
           }
         });
       });

@@ -22,5 +22,10 @@ RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling);
 // Messages of `bytes`, each copied into a batch of 64 KiB and out of one, each
 // batch one system call.
 RunResult RawMessages(const RawOptions& options, size_t bytes);
+// Requests of one size, each answered with a response of another; `depth` of
+// them always in flight, neither side sleeps. Each side makes one system call
+// of what it has. Counts responses; samples are their latencies.
+RunResult RawRequests(const RawOptions& options, size_t request_bytes,
+                      size_t response_bytes, size_t depth);
 
 }  // namespace sluice::bench
