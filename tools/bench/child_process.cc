@@ -95,6 +95,10 @@ std::string ChildProcess::ReadLine(absl::Duration wait) {
   }
 }
 
+void ChildProcess::Suspend(bool suspended) const {
+  if (pid_ > 0) kill(pid_, suspended ? SIGSTOP : SIGCONT);
+}
+
 std::string ChildProcess::ReadAll() {
   while (ReadMore(absl::InfiniteFuture())) {
   }

@@ -31,6 +31,9 @@ class ChildProcess {
   // The next line it prints, without its end; what was there of it at the end
   // of its output or of the wait: empty if nothing was.
   std::string ReadLine(absl::Duration wait);
+  // Holds it up, or lets it go on: one that polls leaves no processor to
+  // others.
+  void Suspend(bool suspended) const;
   // Everything it prints until it ends.
   std::string ReadAll();
   // Sends a signal, unless 0, and waits for its end: its exit code, or minus

@@ -109,10 +109,13 @@ absl::StatusOr<LoadResult> RunPinned(const LoadOptions& load) {
   return result;
 }
 
-absl::Status AddRepeat(const LoadOptions& load, Row* row) {
+absl::Status AddRepeat(const LoadOptions& load, const ChildProcess& server,
+                       Row* row) {
   const RawOptions raw = {"127.0.0.1", load.seconds};
+  server.Suspend(true);
   const RunResult yard =
       RawRequests(raw, kRequestBytes, kResponseBytes + load.bytes, load.depth);
+  server.Suspend(false);
   if (!yard.ok()) {
     return absl::UnavailableError(
         absl::StrCat("TCP: ", yard.active.error, yard.passive.error));
@@ -145,7 +148,7 @@ absl::Status RunMode(const TableOptions& options, const LoadOptions& load,
     row.mode = mode;
     row.depth = each.depth = depth;
     for (int i = 0; i < options.repeats; ++i) {
-      SLUICE_RETURN_IF_ERROR(AddRepeat(each, &row));
+      SLUICE_RETURN_IF_ERROR(AddRepeat(each, *server.process, &row));
     }
     row.Print();
     out->push_back(row.ToJson());
