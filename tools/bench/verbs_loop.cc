@@ -21,11 +21,20 @@ constexpr uint32_t kWindow = 4096;  // messages that the receiver has room for
 constexpr uint32_t kCredit = 512;   // messages a credit gives back
 constexpr uint32_t kSmallReceives = 16;
 constexpr int kPollBatch = 64;
+// Of the last word of either side.
+constexpr uint32_t kWordBytes = 64;
 
 // Where the other side may read and write; travels as private data.
 struct Window {
   uint64_t address = 0;
   uint32_t rkey = 0;
+};
+
+struct Sizes {
+  size_t buffer_bytes = 0;
+  uint32_t depth = 0;
+  uint32_t receives = 0;
+  uint32_t receive_bytes = 0;
 };
 
 // One end: a queue pair with all it needs and one registered buffer. Blocking.
@@ -53,7 +62,7 @@ class End {
   End& operator=(const End&) = delete;
 
   // The passive side; says the port before it waits.
-  bool Accept(const std::string& address, uint32_t depth, uint32_t receives,
+  bool Accept(const std::string& address, const Sizes& sizes,
               const std::function<void(uint16_t)>& listening) {
     sockaddr_in at = Address(address, 0);
     if (api_.create_id(channel_, &listener_, nullptr, RDMA_PS_TCP) != 0 ||
@@ -63,8 +72,7 @@ class End {
     }
     listening(ntohs(api_.get_src_port(listener_)));
     rdma_conn_param param = {};
-    if (!Await(RDMA_CM_EVENT_CONNECT_REQUEST, &param) ||
-        !Make(depth, receives)) {
+    if (!Await(RDMA_CM_EVENT_CONNECT_REQUEST, &param) || !Make(sizes)) {
       return false;
     }
     rdma_conn_param answer = Parameters();
@@ -72,8 +80,7 @@ class End {
            Await(RDMA_CM_EVENT_ESTABLISHED, &param);
   }
 
-  bool Connect(const std::string& address, uint16_t port, uint32_t depth,
-               uint32_t receives) {
+  bool Connect(const std::string& address, uint16_t port, const Sizes& sizes) {
     sockaddr_in at = Address(address, port);
     rdma_conn_param param = {};
     if (api_.create_id(channel_, &id_, nullptr, RDMA_PS_TCP) != 0 ||
@@ -81,8 +88,7 @@ class End {
                           2000) != 0 ||
         !Await(RDMA_CM_EVENT_ADDR_RESOLVED, &param) ||
         api_.resolve_route(id_, 2000) != 0 ||
-        !Await(RDMA_CM_EVENT_ROUTE_RESOLVED, &param) ||
-        !Make(depth, receives)) {
+        !Await(RDMA_CM_EVENT_ROUTE_RESOLVED, &param) || !Make(sizes)) {
       return false;
     }
     rdma_conn_param wanted = Parameters();
@@ -175,10 +181,13 @@ class End {
     return right;
   }
 
-  bool Make(uint32_t depth, uint32_t receives) {
+  // With its receives posted: the other side may send as soon as it is
+  // connected.
+  bool Make(const Sizes& sizes) {
     pd_ = api_.alloc_pd(id_->verbs);
     events_ = api_.create_comp_channel(id_->verbs);
-    cq_ = api_.create_cq(id_->verbs, static_cast<int>(depth + receives),
+    cq_ = api_.create_cq(id_->verbs,
+                         static_cast<int>(sizes.depth + sizes.receives),
                          nullptr, events_, 0);
     constexpr int kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                          IBV_ACCESS_REMOTE_READ;
@@ -187,11 +196,14 @@ class End {
     ibv_qp_init_attr attr = {};
     attr.send_cq = attr.recv_cq = cq_;
     attr.qp_type = IBV_QPT_RC;
-    attr.cap.max_send_wr = depth;
-    attr.cap.max_recv_wr = receives;
+    attr.cap.max_send_wr = sizes.depth;
+    attr.cap.max_recv_wr = sizes.receives;
     attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
     if (api_.create_qp(id_, pd_, &attr) != 0) return false;
     window_ = {reinterpret_cast<uint64_t>(buffer_.data()), mr_->rkey};
+    for (uint32_t i = 0; i < sizes.receives; ++i) {
+      if (!PostReceive(i, sizes.receive_bytes)) return false;
+    }
     return true;
   }
 
@@ -226,44 +238,26 @@ SideResult Failed(const char* what) {
   return side;
 }
 
-struct Sizes {
-  size_t buffer_bytes = 0;
-  uint32_t depth = 0;
-  uint32_t receives = 0;
-  uint32_t receive_bytes = 0;
-};
-
 // Both ends, connected, with their receives posted before the other may send.
 template <typename Active, typename Passive>
 RunResult RunConnected(const VerbsOptions& options, const Sizes& active_sizes,
                        const Sizes& passive_sizes, Active active,
                        Passive passive) {
   uint16_t port = 0;
-  const auto post_all = [](End* end, const Sizes& sizes) {
-    for (uint32_t i = 0; i < sizes.receives; ++i) {
-      if (!end->PostReceive(i, sizes.receive_bytes)) return false;
-    }
-    return true;
-  };
   return RunPair(
       [&] {
         End end(*options.api, active_sizes.buffer_bytes);
-        if (!end.Connect(options.address, port, active_sizes.depth,
-                         active_sizes.receives) ||
-            !post_all(&end, active_sizes)) {
+        if (!end.Connect(options.address, port, active_sizes)) {
           return Failed("connect");
         }
         return Measure([&](SideResult* side) { active(&end, side); });
       },
       [&](const std::function<void()>& ready) {
         End end(*options.api, passive_sizes.buffer_bytes);
-        if (!end.Accept(options.address, passive_sizes.depth,
-                        passive_sizes.receives,
-                        [&](uint16_t chosen) {
-                          port = chosen;
-                          ready();
-                        }) ||
-            !post_all(&end, passive_sizes)) {
+        if (!end.Accept(options.address, passive_sizes, [&](uint16_t chosen) {
+              port = chosen;
+              ready();
+            })) {
           return Failed("accept");
         }
         return Measure([&](SideResult* side) { passive(&end, side); });
@@ -279,11 +273,18 @@ ibv_send_wr SendWr(ibv_sge* sge, bool signalled) {
   return wr;
 }
 
-// Waits for the peer's last word.
-void AwaitReceive(End* end, SideResult* side) {
+// Until the last SEND and the peer's last word, those that are waited for, are
+// both complete; they may come at once, in either order.
+bool AwaitLast(End* end, bool sends, bool receives) {
   ibv_wc wc[kPollBatch];
-  const int count = end->Wait(wc, /*polling=*/false);
-  side->ok = count > 0 && wc[0].opcode == IBV_WC_RECV;
+  while (sends || receives) {
+    const int count = end->Wait(wc, /*polling=*/false);
+    if (count == 0) return false;
+    for (int i = 0; i < count; ++i) {
+      (wc[i].opcode == IBV_WC_RECV ? receives : sends) = false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -291,7 +292,7 @@ void AwaitReceive(End* end, SideResult* side) {
 RunResult VerbsStream(const VerbsOptions& options, bool reads, size_t bytes,
                       uint32_t depth) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
-  const Sizes sizes = {bytes * depth, depth + 1, kSmallReceives, 8};
+  const Sizes sizes = {bytes * depth, depth + 1, kSmallReceives, kWordBytes};
   return RunConnected(
       options, sizes, sizes,
       [=](End* end, SideResult* side) {
@@ -316,17 +317,15 @@ RunResult VerbsStream(const VerbsOptions& options, bool reads, size_t bytes,
           in_flight -= static_cast<uint32_t>(count);
           side->count += static_cast<uint64_t>(count) * bytes;
         }
-        ibv_sge sge = end->Sge(0, 8);
+        ibv_sge sge = end->Sge(0, kWordBytes);
         ibv_send_wr last = SendWr(&sge, true);
-        side->ok &= end->PostSend(&last) && end->Wait(wc, true) == 1;
-        AwaitReceive(end, side);  // all of it has arrived
+        side->ok &= end->PostSend(&last) && AwaitLast(end, true, true);
       },
       [](End* end, SideResult* side) {
-        AwaitReceive(end, side);
-        ibv_sge sge = end->Sge(0, 8);
+        side->ok = AwaitLast(end, false, true);
+        ibv_sge sge = end->Sge(0, kWordBytes);
         ibv_send_wr answer = SendWr(&sge, true);
-        ibv_wc wc[kPollBatch];
-        side->ok &= end->PostSend(&answer) && end->Wait(wc, true) == 1;
+        side->ok &= end->PostSend(&answer) && AwaitLast(end, true, false);
       });
 }
 
