@@ -92,7 +92,8 @@ RunResult IperfStream(const RawOptions& options) {
   if (!client.ok()) return Failed(client.status().ToString());
   const RunResult result = Parse((*client)->ReadAll());
   (void)(*client)->Finish(0);
-  (void)(*server)->Finish(SIGTERM);
+  // It serves one client and ends, if one came.
+  (void)(*server)->Finish(result.ok() ? 0 : SIGTERM);
   return result;
 }
 
