@@ -6,15 +6,15 @@
 #
 #   tools/lab/lab run tests/interop/bench.sh [siw|rxe]      LAB_SECONDS=600
 #
-# BENCH_PAIRS (3), BENCH_SECONDS (1) of each run, IWARP_BENCH (the program):
-# LAB_PASS hands them on. The emulator has two processors, one for each side;
+# BENCH_PAIRS (3), BENCH_SECONDS (1) of each run, BENCH_CASES (a part), IWARP_BENCH
+# (the program): LAB_PASS hands them on. The emulator has two processors, one for each side;
 # what counts is the ratio.
 set -euo pipefail
 kind=${1:-siw}
 pairs=${BENCH_PAIRS:-3}
 seconds=${BENCH_SECONDS:-1}
 bench=${IWARP_BENCH:-$LAB_ROOT/build/release/bin/iwarp_bench}
-cases="write-64k read-64k latency-polling latency-sleeping messages-64"
+cases=${BENCH_CASES:-write-64k read-64k latency-polling latency-sleeping messages-64}
 
 if [ ! -x "$bench" ]; then
   fail "bench-$kind" "no program $bench"

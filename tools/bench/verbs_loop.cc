@@ -379,16 +379,19 @@ RunResult VerbsPingPong(const VerbsOptions& options, size_t bytes,
 RunResult VerbsMessages(const VerbsOptions& options, size_t bytes) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
   const auto length = static_cast<uint32_t>(bytes);
-  const Sizes active_sizes = {bytes * kChain, kWindow, kSmallReceives, 0};
-  const Sizes passive_sizes = {bytes * kWindow, kSmallReceives, kWindow,
-                               length};
+  // A credit is a word: siw loses sight of a SEND of no bytes.
+  constexpr size_t kCredits = size_t{kSmallReceives} * kWordBytes;
+  const Sizes active_sizes = {kCredits + bytes * kChain, kWindow,
+                              kSmallReceives, kWordBytes};
+  const Sizes passive_sizes = {bytes * kWindow + kWordBytes, kSmallReceives,
+                               kWindow, length};
   return RunConnected(
       options, active_sizes, passive_sizes,
       [=](End* end, SideResult* side) {
         ibv_sge sges[kChain];
         ibv_send_wr chain[kChain];
         for (uint32_t i = 0; i < kChain; ++i) {
-          sges[i] = end->Sge(i * bytes, length);
+          sges[i] = end->Sge(kCredits + i * bytes, length);
           chain[i] = SendWr(&sges[i], i + 1 == kChain);
           chain[i].next = i + 1 == kChain ? nullptr : &chain[i + 1];
         }
@@ -411,7 +414,7 @@ RunResult VerbsMessages(const VerbsOptions& options, size_t bytes) {
               continue;
             }
             credits += kCredit;
-            end->PostReceive(0, 0);
+            end->PostReceive(0, kWordBytes);
           }
         }
       },
@@ -431,8 +434,8 @@ RunResult VerbsMessages(const VerbsOptions& options, size_t bytes) {
           uncredited += static_cast<uint32_t>(received);
           if (uncredited < kCredit) continue;
           uncredited -= kCredit;
-          ibv_send_wr credit = SendWr(nullptr, ++sends % 8 == 0);
-          credit.num_sge = 0;
+          ibv_sge sge = end->Sge(bytes * kWindow, kWordBytes);
+          ibv_send_wr credit = SendWr(&sge, ++sends % 8 == 0);
           end->PostSend(&credit);
         }
       });
