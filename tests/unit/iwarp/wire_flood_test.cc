@@ -2,7 +2,6 @@
 // the descriptors and the memory that it had before.
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -10,27 +9,16 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/support/allocated_bytes.h"
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_side.h"
 #include "transport/iwarp/options.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-extern "C" size_t __sanitizer_get_current_allocated_bytes();  // NOLINT
-#endif
 
 namespace sluice::iwarp {
 namespace {
 
 // What tables and queues may keep for the next time.
 constexpr size_t kKeptBytes = 128 * 1024;
-
-size_t AllocatedBytes() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return __sanitizer_get_current_allocated_bytes();
-#else
-  return mallinfo2().uordblks;
-#endif
-}
 
 int DescriptorCount() {
   DIR* folder = opendir("/proc/self/fd");
