@@ -10,14 +10,17 @@ namespace sluice::iwarp {
 namespace {
 
 // With the CQ's lock held.
-void Notify(Cq* cq, bool solicited, bool quietly) {
+void Notify(PollGroup* group, Cq* cq, bool solicited) {
   const bool wanted = cq->arming == Arming::kAny ||
                       (cq->arming == Arming::kSolicited && solicited);
   if (!wanted) return;
   cq->arming = Arming::kNone;
   if (cq->channel == nullptr) return;
-  if (Faults::Get().SwallowsNotification()) return;
-  CompChannel::From(cq->channel)->events.Push(cq, quietly);
+  if (Faults::any()) {
+    if (Faults::Get().SwallowsNotification()) return;
+    if (group->late.KeepNotification(group, cq)) return;
+  }
+  PushNotification(group, cq);
 }
 
 // With the CQ's lock held.
@@ -42,6 +45,11 @@ std::atomic<uint32_t>& DeadCqCount() {
 }
 
 void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited) {
+  if (Faults::any() && group->late.Keep(group, cq, wc, solicited)) return;
+  PutCompletion(group, cq, wc, solicited);
+}
+
+void PutCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited) {
   if (group->open_cq != cq) {
     group->CloseCq();
     cq->lock.lock();
@@ -58,7 +66,12 @@ void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited) {
   if (place >= capacity) place -= capacity;
   cq->ring[place] = wc;
   cq->count.store(count + 1, std::memory_order_release);
-  Notify(cq, solicited, /*quietly=*/group->collecting == cq->channel);
+  Notify(group, cq, solicited);
+}
+
+void PushNotification(PollGroup* group, Cq* cq) {
+  CompChannel::From(cq->channel)
+      ->events.Push(cq, /*quietly=*/group->collecting == cq->channel);
 }
 
 // What is in the queue already announces nothing by itself; what comes after

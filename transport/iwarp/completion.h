@@ -62,6 +62,10 @@ std::atomic<uint32_t>& DeadCqCount();
 // the CQ is armed for it: `solicited` for errors as well. One that does not fit
 // is lost, and the CQ with it. The CQ stays locked until the group lets it go.
 void AddCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited);
+// The same for one that may have been late, and is not any more.
+void PutCompletion(PollGroup* group, Cq* cq, const ibv_wc& wc, bool solicited);
+// The event of a CQ with a channel.
+void PushNotification(PollGroup* group, Cq* cq);
 // ibv_req_notify_cq.
 void ArmCq(Cq* cq, Arming arming);
 // Takes out the completions of a queue pair that is being destroyed.

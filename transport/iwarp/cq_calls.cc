@@ -138,6 +138,10 @@ int DestroyCq(ibv_cq* raw) {
     if (!cq->qps.empty()) return EBUSY;
     cq->arming = Arming::kNone;
   }
+  {
+    const std::lock_guard lock(cq->group->mutex);
+    cq->group->late.Forget(cq);
+  }
   if (cq->channel != nullptr) {
     CompChannel* channel = CompChannel::From(cq->channel);
     channel->events.Extract([cq](const Cq* event) { return event == cq; });
@@ -217,6 +221,7 @@ int PollCq(ibv_cq* raw, int num_entries, ibv_wc* wc) {
 int ReqNotifyCq(ibv_cq* raw, int solicited_only) {
   Cq* cq = Cq::From(raw);
   if (cq->group->has_posted()) cq->group->SendPosted();
+  if (Faults::any()) Faults::Get().OnArming(raw);
   ArmCq(cq, solicited_only == 0 ? Arming::kAny : Arming::kSolicited);
   return 0;
 }

@@ -267,6 +267,7 @@ void PollGroup::CheckDeadlines() {
   if (timer_fd_ >= 0 && read(timer_fd_, &count, sizeof(count)) < 0) {
     count = 0;  // read by the last round, or never armed
   }
+  late.Deliver(this, now);
   const std::vector<Qp*> qps = qps_;  // closing takes them out
   for (Qp* qp : qps) {
     for (const int64_t deadline :

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/intrusive_list.h"
+#include "transport/iwarp/late_queue.h"
 #include "transport/iwarp/limits.h"
 #include "transport/iwarp/memory.h"
 
@@ -50,7 +51,7 @@ struct SendBatch {
   std::array<std::byte, kBatchText> text;
 };
 
-class PollGroup {
+class PollGroup : public std::enable_shared_from_this<PollGroup> {
  public:
   PollGroup();
   ~PollGroup();
@@ -123,6 +124,7 @@ class PollGroup {
     CloseCq();
   }
   void CloseCq();
+  LateQueue late;
   SendBatch batch;
   std::array<std::byte, kHeldMax + kReceiveBuffer> buffer;
 

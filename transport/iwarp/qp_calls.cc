@@ -119,6 +119,7 @@ int DestroyQp(ibv_qp* raw) {
     const GroupLock lock(qp->group.get());
     CloseStream(qp);
     qp->live = QpState::kError;
+    qp->group->late.Forget(qp);
   }
   Deliver(qp);
   DetachQp(Cq::From(qp->send_cq), qp);
