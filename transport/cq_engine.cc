@@ -56,8 +56,11 @@ int CqEngine::PollQueue(CompletionQueue* queue) {
   ++queue->stats.batches;
   queue->stats.completions += static_cast<uint64_t>(count);
   if (timed_out_ && queue->armed) {
+    // Since the first: those that follow, as unannounced, prove no event late.
+    if (queue->suspects == 0) {
+      queue->suspect_since_nanos = reactor_->now_nanos();
+    }
     queue->suspects += static_cast<uint32_t>(count);
-    queue->suspect_since_nanos = reactor_->now_nanos();
   }
   for (int i = 0; i < count; ++i) Dispatch(queue, completions[i]);
   return count;

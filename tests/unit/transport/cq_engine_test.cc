@@ -72,6 +72,33 @@ TEST(CqEngine, SafetyPollRescuesASwallowedNotification) {
   EXPECT_TRUE(c.RunUntilAnswered(1));
 }
 
+// The same while commands go on, each found by the safety poll: the CQ is armed
+// again in time, and nothing waits for that poll any more.
+TEST(CqEngine, SteadyTrafficDoesNotHideALostNotification) {
+  Transport t;
+  Connection c(&t);
+  t.Settle();
+  t.faults().SwallowNotifications(1);
+  const uint64_t events = t.engine->TotalStats().events;
+
+  for (uint16_t i = 0; i < 6; ++i) {
+    c.host.Send(c.Command(kNothing, i));
+    t.engine->OnTimeout();
+    t.reactor.RunReady();
+    t.faults().SwallowNotifications(0);
+    t.reactor.Advance(absl::Milliseconds(10));
+    t.reactor->Tick();
+  }
+
+  EXPECT_EQ(t.faults().swallowed_count(), 1);
+  EXPECT_GE(t.engine->TotalStats().rescued, 5U);
+  t.reactor->Sleep(absl::ZeroDuration());  // arms
+  c.host.Send(c.Command(kNothing, 6));
+  t.Settle();
+  EXPECT_GT(t.engine->TotalStats().events, events);
+  EXPECT_TRUE(c.RunUntilAnswered(7));
+}
+
 // The same through the reactor's own sleep, which nothing else would end: busy,
 // it lasts 10 ms.
 TEST(CqEngine, ReactorSleepsNoLongerThanASafetyPeriod) {
