@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "tests/conformance/patience.h"
+#include "transport/iwarp/device.h"
 
 namespace sluice {
 namespace {
@@ -51,15 +52,31 @@ target::TargetOptions LiveTarget::Options() {
   return options;
 }
 
+std::string NameOf(LiveProvider provider) {
+  return provider == LiveProvider::kFake ? "Fake" : "BuiltIn";
+}
+
 LiveTarget::LiveTarget(const target::TargetOptions& options,
                        std::vector<FakeDeviceOptions> devices)
-    : fabric_(std::move(devices)) {
+    : LiveTarget(options, std::make_unique<FakeFabric>(std::move(devices))) {}
+
+LiveTarget::LiveTarget(const target::TargetOptions& options,
+                       LiveProvider provider)
+    : LiveTarget(options, provider == LiveProvider::kFake
+                              ? std::make_unique<FakeFabric>()
+                              : nullptr) {}
+
+LiveTarget::LiveTarget(const target::TargetOptions& options,
+                       std::unique_ptr<FakeFabric> fabric)
+    : fabric_(std::move(fabric)),
+      faults_(fabric_ != nullptr ? &fabric_->faults() : nullptr) {
+  const VerbsApi& api = fabric_ != nullptr ? fabric_->api() : VerbsApi::Iwarp();
   SetLogLevel(options.log_level);
   conformance::SetSlowness(kSlowness);
-  auto started = target::Target::Start(options, fabric_.api());
+  auto started = target::Target::Start(options, api);
   SLUICE_CHECK(started.ok());
   target_ = *std::move(started);
-  host_.api = &fabric_.api();
+  host_.api = &api;
   host_.address = "127.0.0.1";
   host_.port = target_->addresses().front().port();
   host_.subnqn = options.subsystems.front().nqn;
@@ -105,8 +122,12 @@ LiveHost LiveTarget::Connect(const conformance::RawHost& host, uint32_t depth,
 Holdings LiveTarget::Held() {
   const target::TargetSnapshot snapshot = target_->Snapshot();
   Holdings held;
-  held.objects = fabric_.live_objects();
-  held.objects.unacked_events = 0;
+  if (fabric_ != nullptr) {
+    held.objects = fabric_->live_objects();
+    held.objects.unacked_events = 0;
+  } else {
+    held.objects.qps = iwarp::Device::Get().qp_count.load();
+  }
   held.connections = snapshot.connections_open;
   held.controllers = snapshot.controllers;
   for (const auto& shard : snapshot.shards) {

@@ -1,6 +1,7 @@
 // A whole target in this process: reactors on threads of their own, over a
-// FakeFabric, and a raw host that connects to it. The fabric outlives the
-// target and CHECKs that nothing of either side is left.
+// FakeFabric or the built-in iWARP provider, and a raw host that connects to
+// it. The fabric outlives the target and CHECKs that nothing of either side is
+// left.
 //
 //   LiveTarget live(LiveTarget::Options());
 //   auto controller = conformance::RawController::ConnectEnabled(live.host());
@@ -18,12 +19,14 @@
 #include "tests/conformance/raw_controller.h"
 #include "tests/conformance/raw_host.h"
 #include "tests/support/fake_verbs.h"
+#include "tests/support/live_faults.h"
 
 namespace sluice {
 
 // What a host costs a target and its process, and what has to come back when
 // the host has gone. Registered memory and CQs are kept for the next host. CQ
-// events, acknowledged in batches, are left out.
+// events, acknowledged in batches, are left out. Of the built-in provider's
+// objects it knows the queue pairs.
 struct Holdings {
   FakeLiveObjects objects;
   uint64_t queues = 0;
@@ -45,6 +48,10 @@ struct LiveHost {
   std::unique_ptr<conformance::RawQueue> queue;  // goes first
 };
 
+// For those whom the fakes' devices do not tell enough.
+enum class LiveProvider { kFake, kIwarp };
+std::string NameOf(LiveProvider provider);
+
 class LiveTarget {
  public:
   // One namespace, "ram:64M"; loopback; one reactor; only errors are logged.
@@ -55,12 +62,14 @@ class LiveTarget {
       : LiveTarget(options, std::vector<FakeDeviceOptions>{device}) {}
   LiveTarget(const target::TargetOptions& options,
              std::vector<FakeDeviceOptions> devices);
+  LiveTarget(const target::TargetOptions& options, LiveProvider provider);
   // Stops the target, unless that has been done.
   ~LiveTarget();
   LiveTarget(const LiveTarget&) = delete;
   LiveTarget& operator=(const LiveTarget&) = delete;
 
-  FakeFabric& fabric() { return fabric_; }
+  FakeFabric& fabric() { return *fabric_; }
+  LiveFaults& faults() { return faults_; }
   target::Target& target() { return *target_; }
   // Of the first listener, on 127.0.0.1.
   const conformance::RawHost& host() const { return host_; }
@@ -90,7 +99,11 @@ class LiveTarget {
   bool Stop();
 
  private:
-  FakeFabric fabric_;
+  LiveTarget(const target::TargetOptions& options,
+             std::unique_ptr<FakeFabric> fabric);
+
+  const std::unique_ptr<FakeFabric> fabric_;  // null: the built-in provider
+  LiveFaults faults_;
   std::unique_ptr<target::Target> target_;
   conformance::RawHost host_;
 };
