@@ -2,10 +2,12 @@
 // target sends is still with the device.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "nvme/io_command.h"
 #include "tests/conformance/answers.h"
 #include "tests/conformance/pattern.h"
@@ -25,14 +27,25 @@ constexpr uint32_t kBlockBytes = 512;
 constexpr uint32_t kTransferBlocks = 16;
 constexpr size_t kTransferBytes = size_t{kTransferBlocks} * kBlockBytes;
 
-enum class Kind { kRoce, kRoceSilent, kIwarp };
+// Of which two seconds are the queue pairs' deadline.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr absl::Duration kStopLimit = absl::Seconds(20);
+#else
+constexpr absl::Duration kStopLimit = absl::Seconds(5);
+#endif
+
+// The fakes' devices, and the built-in iWARP provider.
+enum class Kind { kRoce, kRoceSilent, kIwarp, kBuiltIn };
 enum class Manner { kAdminFirst, kIoFirst, kVanish };
 
-FakeDeviceOptions DeviceOf(Kind kind) {
+LiveTarget Start(Kind kind, const TargetOptions& target_options) {
+  if (kind == Kind::kBuiltIn) {
+    return LiveTarget(target_options, LiveProvider::kIwarp);
+  }
   FakeDeviceOptions options = kind == Kind::kIwarp ? FakeDeviceOptions::Siw()
                                                    : FakeDeviceOptions::Rxe();
   options.flush_on_peer_disconnect = kind != Kind::kRoceSilent;
-  return options;
+  return LiveTarget(target_options, options);
 }
 
 std::string NameOf(Kind kind) {
@@ -43,6 +56,8 @@ std::string NameOf(Kind kind) {
       return "RoceSilent";
     case Kind::kIwarp:
       return "Iwarp";
+    case Kind::kBuiltIn:
+      return "BuiltIn";
   }
   return "";
 }
@@ -67,8 +82,11 @@ struct Host {
 
 class TeardownTest : public ::testing::TestWithParam<std::tuple<Kind, Manner>> {
  protected:
-  TeardownTest() : live_(Options(), DeviceOf(std::get<0>(GetParam()))) {
-    (void)Connect();  // registers what the target keeps
+  TeardownTest() : live_(Start(std::get<0>(GetParam()), Options())) {
+    // The target keeps what it has registered; its device, timers.
+    live_.faults().DelaySends(absl::Milliseconds(1));
+    (void)Connect();
+    live_.faults().ReleaseSends();
     baseline_ = live_.HeldByNobody();
   }
   TargetOptions Options() {
@@ -128,11 +146,19 @@ class TeardownTest : public ::testing::TestWithParam<std::tuple<Kind, Manner>> {
     }
     *host = Host();
   }
+  // While the host, too, does its part: READs come to it.
+  bool Until(Host* host, const std::function<bool()>& reached) {
+    return live_.Until([&] {
+      (void)host->first.queue->connection().ended();
+      (void)host->second->connection().ended();
+      return reached();
+    });
+  }
   void InjectReadsAndWrites(const Fault& fault) {
     faults_.Inject(Operation::kRead, fault);
     faults_.Inject(Operation::kWrite, fault);
   }
-  int queue_pairs() { return live_.fabric().live_objects().qps; }
+  int queue_pairs() { return live_.Held().objects.qps; }
 
   FaultLayer faults_;
   LiveTarget live_;
@@ -147,7 +173,7 @@ TEST_P(TeardownTest, WithCommandsInTheBackend) {
   InjectReadsAndWrites({.delay = absl::ZeroDuration(), .hang = true});
   Host host = Connect();
   SubmitAll(&host);
-  ASSERT_TRUE(live_.Until([&] { return faults_.hanging() == kDepth; }));
+  ASSERT_TRUE(Until(&host, [&] { return faults_.hanging() == kDepth; }));
   faults_.Clear();
 
   Leave(&host);
@@ -157,7 +183,7 @@ TEST_P(TeardownTest, WithCommandsInTheBackend) {
   EXPECT_EQ(held.queues, 3u);
   EXPECT_EQ(held.cq_reserved, 0u);
   // Over iWARP each queue pair has a pool of its own.
-  if (std::get<0>(GetParam()) != Kind::kIwarp) {
+  if (std::get<0>(GetParam()) < Kind::kIwarp) {
     EXPECT_GT(held.pool_used_bytes, 0u);
   }
 
@@ -193,10 +219,10 @@ TEST_P(TeardownTest, ThenTheTargetStops) {
 // R29: answers, and the READs that fetch data, are with the device.
 TEST_P(TeardownTest, WithSendsInTheDevice) {
   Host host = Connect();
-  live_.fabric().faults().HoldSends(FakeSide::kPassive);
+  live_.faults().HoldSends();
   SubmitAll(&host);
   // Reads and writes from the capsule have been through the backend.
-  ASSERT_TRUE(live_.Until([&] {
+  ASSERT_TRUE(Until(&host, [&] {
     const auto probe = live_.Snapshot().shards[0].target;
     return probe.read_commands == kDepth / 2 &&
            probe.in_capsule_writes == kDepth / 4;
@@ -212,8 +238,7 @@ TEST_P(TeardownTest, WithLateCompletions) {
   InjectReadsAndWrites({.nth = 3, .delay = absl::Milliseconds(15)});
   for (int round = 0; round < 10; ++round) {
     Host host = Connect();
-    live_.fabric().faults().DelaySends(absl::Milliseconds(2 * round),
-                                       FakeSide::kPassive);
+    live_.faults().DelaySends(absl::Milliseconds(2 * round));
     SubmitAll(&host);
     const uint64_t wanted = static_cast<uint64_t>(round) * kDepth / 10;
     ASSERT_TRUE(live_.Until([&] {
@@ -222,7 +247,7 @@ TEST_P(TeardownTest, WithLateCompletions) {
              live_.Snapshot().shards[0].target.read_commands >= wanted;
     }));
     Leave(&host);
-    live_.fabric().faults().ReleaseSends();
+    live_.faults().ReleaseSends();
   }
   EXPECT_EQ(live_.UntilHeld(baseline_), baseline_);
 }
@@ -231,10 +256,10 @@ TEST_P(TeardownTest, WithLateCompletions) {
 // deadline, and all they held is given back.
 TEST_P(DeadDeviceTest, KeepsNothing) {
   Host host = Connect();
-  live_.fabric().faults().HoldSends(FakeSide::kPassive);
-  live_.fabric().faults().DropFlushCompletions(true, FakeSide::kPassive);
+  live_.faults().HoldSends();
+  live_.faults().DropFlushes();
   SubmitAll(&host);
-  ASSERT_TRUE(live_.Until([&] {
+  ASSERT_TRUE(Until(&host, [&] {
     return live_.Snapshot().shards[0].target.read_commands == kDepth / 2;
   }));
 
@@ -242,7 +267,27 @@ TEST_P(DeadDeviceTest, KeepsNothing) {
   EXPECT_EQ(live_.UntilHeld(baseline_), baseline_);
 }
 
-constexpr Kind kKinds[] = {Kind::kRoce, Kind::kRoceSilent, Kind::kIwarp};
+// R26: a target whose device flushes nothing stops in time all the same, and
+// gives everything back.
+TEST_P(DeadDeviceTest, StopsInTime) {
+  Host host = Connect();
+  SubmitAll(&host);
+  // Those of the Connect commands, too.
+  constexpr uint64_t kAnswers = 1 + kDepth / 2;
+  ASSERT_TRUE(Until(&host, [&] {
+    return host.first.queue->connection().response_count() == kAnswers &&
+           host.second->connection().response_count() == kAnswers;
+  }));
+  live_.faults().DropFlushes();
+
+  const absl::Time begin = absl::Now();
+  EXPECT_TRUE(live_.Stop());
+
+  EXPECT_LT(absl::Now() - begin, kStopLimit);
+}
+
+constexpr Kind kKinds[] = {Kind::kRoce, Kind::kRoceSilent, Kind::kIwarp,
+                           Kind::kBuiltIn};
 
 std::string NameOfParam(
     const ::testing::TestParamInfo<std::tuple<Kind, Manner>>& each) {
