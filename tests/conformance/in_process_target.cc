@@ -9,6 +9,7 @@
 #include "tests/conformance/suite_flags.h"
 #include "tests/conformance/target_under_test.h"
 #include "tests/support/fake_verbs.h"
+#include "transport/iwarp/faults.h"
 
 namespace sluice::conformance {
 namespace {
@@ -48,12 +49,25 @@ class InProcessIwarpTarget final : public TargetUnderTest {
  public:
   InProcessIwarpTarget(RawHost host, std::unique_ptr<target::Target> target)
       : TargetUnderTest(Peer::kSluice, std::move(host)),
-        target_(std::move(target)) {}
-  ~InProcessIwarpTarget() override { SLUICE_CHECK(target_->Stop()); }
+        target_(std::move(target)) {
+    iwarp::Faults::SpareThisThread(true);  // the hosts'
+  }
+  ~InProcessIwarpTarget() override {
+    iwarp::Faults::Get().Clear();
+    SLUICE_CHECK(target_->Stop());
+  }
 
   absl::Status Learn() {
     SLUICE_ASSIGN_OR_RETURN(limits_, LearnLimits(host_));
     return absl::OkStatus();
+  }
+  bool DelaySends(absl::Duration delay) override {
+    iwarp::Faults::Get().Clear();
+    if (delay > absl::ZeroDuration()) {
+      iwarp::Faults::Get().DelayCompletions(1, 1, delay,
+                                            iwarp::LateKind::kSends);
+    }
+    return true;
   }
 
  private:
