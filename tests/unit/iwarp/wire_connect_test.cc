@@ -9,32 +9,16 @@
 #include <vector>
 
 #include "tests/support/raw_stream.h"
-#include "tests/unit/iwarp/wire_side.h"
+#include "tests/unit/iwarp/wire_test.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
 namespace {
 
-constexpr uint8_t kReject = 0x20;
-constexpr uint8_t kMarkers = 0x80;
-constexpr uint16_t kHighBit = 0x8000;
-constexpr uint16_t kLowBit = 0x4000;
-
-Bytes First(const Bytes& bytes, size_t count) {
-  return Bytes(bytes.begin(),
-               bytes.begin() + static_cast<std::ptrdiff_t>(count));
-}
-Bytes Behind(const Bytes& bytes, size_t from) {
-  return Bytes(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.end());
-}
-
-class WireConnect : public testing::Test {
+class WireConnect : public WireTest {
  protected:
   WireConnect() : listener_(RawStream::Listen(&port_)) {}
-  ~WireConnect() override {
-    close(listener_);
-    MutableOptions() = Options();
-  }
+  ~WireConnect() override { close(listener_); }
 
   // A connection whose request has come.
   WireConnection* Begin(RawStream* raw, Bytes* request,
@@ -84,13 +68,8 @@ class WireConnect : public testing::Test {
     side_.Destroy(connection);
   }
 
-  void Settle() {
-    for (int i = 0; i < 4; ++i) side_.Advance();
-  }
-
   uint16_t port_ = 0;
   int listener_;
-  WireSide side_;
 };
 
 TEST_F(WireConnect, AsksForWhatItIsToldTo) {

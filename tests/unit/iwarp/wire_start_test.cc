@@ -11,35 +11,15 @@
 #include <vector>
 
 #include "tests/support/raw_stream.h"
-#include "tests/unit/iwarp/wire_side.h"
+#include "tests/unit/iwarp/wire_test.h"
 #include "transport/iwarp/limits.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
 namespace {
 
-constexpr uint8_t kReject = 0x20;
-constexpr uint8_t kMarkers = 0x80;
-constexpr uint16_t kHighBit = 0x8000;
-constexpr uint16_t kLowBit = 0x4000;
-
-Bytes First(const Bytes& bytes, size_t count) {
-  return Bytes(bytes.begin(),
-               bytes.begin() + static_cast<std::ptrdiff_t>(count));
-}
-Bytes Behind(const Bytes& bytes, size_t from) {
-  return Bytes(bytes.begin() + static_cast<std::ptrdiff_t>(from), bytes.end());
-}
-
-class WireStart : public testing::Test {
+class WireStart : public WireTest {
  protected:
-  ~WireStart() override { MutableOptions() = Options(); }
-
-  // Everything that has come is taken: on loopback it is there at once.
-  void Settle() {
-    for (int i = 0; i < 4; ++i) side_.Advance();
-  }
-
   // Nothing comes of it but the end of the stream.
   void ExpectClosed(RawStream* raw) {
     EXPECT_TRUE(side_.Until(raw, [raw] { return raw->at_end(); }));
@@ -77,6 +57,13 @@ class WireStart : public testing::Test {
     EXPECT_EQ(connection->completions.back().byte_len, 5u);
   }
 
+  void PostEmptySend(WireConnection* connection) {
+    ibv_send_wr wr = {};
+    wr.wr_id = 7;
+    wr.opcode = IBV_WR_SEND;
+    side_.PostSend(connection, wr);
+  }
+
   // Somebody in good order is served, whatever others do.
   void ExpectOthersServed() {
     RawStream good;
@@ -84,8 +71,6 @@ class WireStart : public testing::Test {
     ExpectSend(&good, connection, 1);
     side_.Destroy(connection);
   }
-
-  WireSide side_;
 };
 
 TEST_F(WireStart, ARequestMayComeInTwoPieces) {
@@ -322,10 +307,7 @@ TEST_F(WireStart, TheResponderSpeaksSecond) {
   MutableOptions().listen_first = absl::Seconds(60);
   RawStream raw;
   WireConnection* connection = side_.Establish(&raw, false);
-  ibv_send_wr wr = {};
-  wr.wr_id = 7;
-  wr.opcode = IBV_WR_SEND;
-  side_.PostSend(connection, wr);
+  PostEmptySend(connection);
   Settle();
   raw.Collect();
   EXPECT_EQ(raw.collected().size(), 0U);
@@ -342,10 +324,7 @@ TEST_F(WireStart, AnInitiatorThatListensIsSpokenTo) {
   MutableOptions().listen_first = absl::Milliseconds(30);
   RawStream raw;
   WireConnection* connection = side_.Establish(&raw, false);
-  ibv_send_wr wr = {};
-  wr.wr_id = 7;
-  wr.opcode = IBV_WR_SEND;
-  side_.PostSend(connection, wr);
+  PostEmptySend(connection);
 
   Bytes send;
   ASSERT_TRUE(side_.Until(&raw, [&] { return raw.TakeFpdu(&send); }));
