@@ -133,7 +133,7 @@ class CmTable {
 bool WatchSocket(CmSocket* socket, uint32_t events);
 void RewatchSocket(CmSocket* socket, uint32_t events);
 void UnwatchSocket(CmSocket* socket);
-void SetSocketDeadline(CmSocket* socket, int64_t from_now_nanos);
+void SetSocketDeadline(CmSocket* socket, int64_t nanos);
 // Unwatches and closes.
 void CloseSocket(CmSocket* socket);
 

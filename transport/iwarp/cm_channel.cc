@@ -136,8 +136,8 @@ void UnwatchSocket(CmSocket* socket) {
   socket->deadline_nanos = INT64_MAX;
 }
 
-void SetSocketDeadline(CmSocket* socket, int64_t from_now_nanos) {
-  socket->deadline_nanos = Clock::Real()->NowNanos() + from_now_nanos;
+void SetSocketDeadline(CmSocket* socket, int64_t nanos) {
+  socket->deadline_nanos = nanos;
   EventChannel* channel = socket->channel;
   if (socket->deadline_nanos >= channel->deadline_nanos) return;
   channel->deadline_nanos = socket->deadline_nanos;

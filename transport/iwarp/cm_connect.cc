@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/faults.h"
 #include "transport/iwarp/options.h"
 
@@ -86,8 +87,7 @@ int StartTcp(Id* id) {
   id->socket.text_bytes = 0;
   id->connected_tcp = false;
   if (!WatchSocket(&id->socket, EPOLLOUT)) return errno;
-  SetSocketDeadline(&id->socket,
-                    absl::ToInt64Nanoseconds(GetOptions().connect_timeout));
+  SetSocketDeadline(&id->socket, DeadlineAfter(GetOptions().connect_timeout));
   return 0;
 }
 
@@ -111,8 +111,7 @@ void OnTcpConnected(Id* id) {
   }
   id->connected_tcp = true;
   RewatchSocket(&id->socket, EPOLLIN);
-  SetSocketDeadline(&id->socket,
-                    absl::ToInt64Nanoseconds(GetOptions().reply_timeout));
+  SetSocketDeadline(&id->socket, DeadlineAfter(GetOptions().reply_timeout));
 }
 
 // A peer that knows revision 1 alone hangs up on a request of revision 2; it

@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/clock.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
@@ -354,7 +354,7 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
                     ? EPOLLOUT
                     : EPOLLIN);
     if (deadline != INT64_MAX) {
-      SetSocketDeadline(&id->socket, deadline - Clock::Real()->NowNanos());
+      SetSocketDeadline(&id->socket, deadline);
     }
   }
   if (id->socket.kind == CmSocket::Kind::kEstablished) RewatchEnd(id, channel);
@@ -365,7 +365,7 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
     half_open->channel = channel;
     WatchSocket(half_open.get(), EPOLLIN);
     SetSocketDeadline(half_open.get(),
-                      absl::ToInt64Nanoseconds(GetOptions().request_timeout));
+                      DeadlineAfter(GetOptions().request_timeout));
   }
   const std::vector<CmEvent*> moved =
       before->events.Extract([id](const CmEvent* event) {

@@ -12,17 +12,17 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
 namespace {
 
 // How long a listener rests when nothing can be accepted.
-constexpr int64_t kAcceptPauseNanos = 100 * kNanosPerMilli;
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
 void AddHalfOpen(Id* listener, int fd) {
   if (listener->half_open.size() >= kHalfOpenMax) {
@@ -40,15 +40,14 @@ void AddHalfOpen(Id* listener, int fd) {
     DropHalfOpen(half_open);
     return;
   }
-  SetSocketDeadline(half_open,
-                    absl::ToInt64Nanoseconds(GetOptions().request_timeout));
+  SetSocketDeadline(half_open, DeadlineAfter(GetOptions().request_timeout));
 }
 
 // Who waits may stay in the backlog for a while: a listener that is readable,
 // and of which nothing can be taken, would be served for ever.
 void PauseListener(Id* listener) {
   RewatchSocket(&listener->socket, 0);
-  SetSocketDeadline(&listener->socket, kAcceptPauseNanos);
+  SetSocketDeadline(&listener->socket, DeadlineAfter(kAcceptPause));
 }
 
 // Replies to a request that cannot become a connection.
@@ -120,9 +119,10 @@ void TuneSocket(int fd, uint8_t type_of_service) {
   const auto set = [fd](int level, int name, int value) {
     setsockopt(fd, level, name, &value, sizeof(value));
   };
-  const auto dead_seconds = static_cast<int>(
-      std::max<int64_t>(absl::ToInt64Seconds(GetOptions().dead_peer), 3));
   constexpr int kProbes = 3;
+  constexpr int64_t kSecondsMax = 32767;  // TCP's, of a keep-alive
+  const auto dead_seconds = static_cast<int>(std::clamp<int64_t>(
+      absl::ToInt64Seconds(GetOptions().dead_peer), kProbes, kSecondsMax));
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, std::max(dead_seconds / 2, 1));

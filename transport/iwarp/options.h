@@ -19,7 +19,7 @@ enum class CrcPolicy : uint8_t {
 struct Options {
   CrcPolicy crc = CrcPolicy::kAuto;
   // A SEND that finds no receive waits this long, unread, in its socket; zero:
-  // it ends the connection, as on other iWARP devices.
+  // it ends the connection, as on other iWARP devices; infinity: for ever.
   absl::Duration receive_wait = absl::Seconds(1);
   // The passive side must not speak first [iwarp §1.4]. One that has something
   // to send all the same, and has heard nothing for this long, takes it that

@@ -12,8 +12,8 @@
 #include <cerrno>
 
 #include "core/check.h"
-#include "core/clock.h"
 #include "core/log.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
@@ -53,8 +53,7 @@ void TellDisconnected(Qp* qp) {
 }
 
 void StartLinger(Qp* qp) {
-  qp->linger_deadline_nanos =
-      Clock::Real()->NowNanos() + absl::ToInt64Nanoseconds(GetOptions().linger);
+  qp->linger_deadline_nanos = DeadlineAfter(GetOptions().linger);
   qp->group->SetDeadline(qp->linger_deadline_nanos);
 }
 

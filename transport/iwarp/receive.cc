@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
 
@@ -20,16 +21,15 @@ using Phase = Receiver::Phase;
 // A SEND has come and there is no receive for it.
 SegmentResult Wait(Qp* qp) {
   Receiver& rx = qp->rx;
-  const int64_t now = Clock::Real()->NowNanos();
   if (rx.phase != Phase::kWaiting) {
     rx.phase = Phase::kWaiting;
-    rx.wait_deadline_nanos =
-        now + absl::ToInt64Nanoseconds(GetOptions().receive_wait);
-    if (rx.wait_deadline_nanos > now) {
-      qp->group->SetDeadline(rx.wait_deadline_nanos);
-    }
+    rx.wait_deadline_nanos = DeadlineAfter(GetOptions().receive_wait);
   }
-  if (now < rx.wait_deadline_nanos) return SegmentResult::kWaiting;
+  // After that: a wait of nothing is over then.
+  if (Clock::Real()->NowNanos() < rx.wait_deadline_nanos) {
+    qp->group->SetDeadline(rx.wait_deadline_nanos);
+    return SegmentResult::kWaiting;
+  }
   return Refuse(qp, "no receive was posted for a SEND", kDdpNoBuffer,
                 IBV_EVENT_QP_REQ_ERR);
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/clock.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/faults.h"
 #include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
@@ -507,9 +507,7 @@ bool BreaksNow(Qp* qp) {
 void AwaitInitiator(Qp* qp) {
   const bool idle = qp->sends.next == qp->sends.tail;
   if (idle || qp->listen_deadline_nanos != 0) return;
-  qp->listen_deadline_nanos =
-      Clock::Real()->NowNanos() +
-      absl::ToInt64Nanoseconds(GetOptions().listen_first);
+  qp->listen_deadline_nanos = DeadlineAfter(GetOptions().listen_first);
   qp->group->SetDeadline(qp->listen_deadline_nanos);
 }
 

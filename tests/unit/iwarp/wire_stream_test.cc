@@ -288,6 +288,20 @@ TEST_P(WireStream, ASendDoesNotWaitForEver) {
   EXPECT_TRUE(connection->SawAsync(IBV_EVENT_QP_REQ_ERR));
 }
 
+TEST_P(WireStream, ASendMayWaitForEver) {
+  MutableOptions().receive_wait = absl::InfiniteDuration();
+  RawStream raw;
+  WireConnection* connection = side_.Establish(&raw, crc(), {.post = 0});
+  ASSERT_TRUE(raw.Send(Sealed(Untagged(kSendLast, 0, 0, 1, 0, Bytes(8)))));
+  for (int i = 0; i < 10; ++i) side_.Advance();
+  EXPECT_FALSE(connection->Saw(RDMA_CM_EVENT_DISCONNECTED));
+
+  side_.PostReceive(connection, kReceive);
+
+  ASSERT_TRUE(side_.Until([&] { return connection->IsDrained(); }));
+  EXPECT_EQ(connection->Find(kReceive)->status, IBV_WC_SUCCESS);
+}
+
 TEST_P(WireStream, WhatWaitsIsNotReadAhead) {
   MutableOptions().receive_wait = absl::Seconds(30);
   RawStream raw;
