@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/event_queue.h"
 #include "transport/iwarp/mpa.h"
 #include "transport/iwarp/qp.h"
@@ -37,7 +38,7 @@ struct EventChannel : rdma_event_channel {
   int epoll_fd = -1;
   int timer_fd = -1;
   EventQueue<CmEvent*> events;
-  int64_t deadline_nanos = INT64_MAX;  // the earliest of its sockets'
+  int64_t deadline_nanos = kNever;  // the earliest of its sockets'
 };
 
 // Something that a channel's epoll knows by its serial: never a pointer, which
@@ -55,7 +56,7 @@ struct CmSocket {
   int fd = -1;
   Id* id = nullptr;                 // the listener's, of a half-open one
   EventChannel* channel = nullptr;  // that watches it
-  int64_t deadline_nanos = INT64_MAX;
+  int64_t deadline_nanos = kNever;
   // What has come of a frame.
   std::array<std::byte, kMpaFrameMax> text;
   size_t text_bytes = 0;

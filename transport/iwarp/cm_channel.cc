@@ -60,7 +60,7 @@ void Dispatch(CmSocket* socket, Groups* groups) {
 }
 
 void RunDeadlines(EventChannel* channel, int64_t now) {
-  channel->deadline_nanos = INT64_MAX;
+  channel->deadline_nanos = kNever;
   std::vector<CmSocket*> due;
   CmTable::Get().Each([&](CmSocket* socket) {
     if (socket->channel != channel) return;
@@ -80,15 +80,6 @@ void RunDeadlines(EventChannel* channel, int64_t now) {
       ResumeListener(socket->id);
     }
   }
-}
-
-void ArmTimer(EventChannel* channel) {
-  itimerspec when = {};
-  if (channel->deadline_nanos != INT64_MAX) {
-    when.it_value.tv_sec = channel->deadline_nanos / kNanosPerSecond;
-    when.it_value.tv_nsec = channel->deadline_nanos % kNanosPerSecond;
-  }
-  timerfd_settime(channel->timer_fd, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
 }  // namespace
@@ -133,7 +124,7 @@ void RewatchSocket(CmSocket* socket, uint32_t events) {
 
 void UnwatchSocket(CmSocket* socket) {
   epoll_ctl(socket->channel->epoll_fd, EPOLL_CTL_DEL, socket->fd, nullptr);
-  socket->deadline_nanos = INT64_MAX;
+  socket->deadline_nanos = kNever;
 }
 
 void SetSocketDeadline(CmSocket* socket, int64_t nanos) {
@@ -141,7 +132,7 @@ void SetSocketDeadline(CmSocket* socket, int64_t nanos) {
   EventChannel* channel = socket->channel;
   if (socket->deadline_nanos >= channel->deadline_nanos) return;
   channel->deadline_nanos = socket->deadline_nanos;
-  ArmTimer(channel);
+  ArmTimer(channel->timer_fd, channel->deadline_nanos);
 }
 
 void CloseSocket(CmSocket* socket) {
@@ -176,7 +167,7 @@ bool AdvanceChannel(EventChannel* channel) {
         expirations = 0;  // the clock was read later than the timer
       }
       RunDeadlines(channel, now);
-      ArmTimer(channel);
+      ArmTimer(channel->timer_fd, channel->deadline_nanos);
     }
   }
   for (const auto& group : groups) {

@@ -353,7 +353,7 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
                 id->socket.kind == CmSocket::Kind::kActive && !id->connected_tcp
                     ? EPOLLOUT
                     : EPOLLIN);
-    if (deadline != INT64_MAX) {
+    if (deadline != kNever) {
       SetSocketDeadline(&id->socket, deadline);
     }
   }

@@ -170,7 +170,7 @@ void OnHalfOpenReadable(CmSocket* half_open) {
 }
 
 void ResumeListener(Id* listener) {
-  listener->socket.deadline_nanos = INT64_MAX;
+  listener->socket.deadline_nanos = kNever;
   RewatchSocket(&listener->socket, EPOLLIN);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/helper.h"
 #include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
@@ -204,7 +205,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
     ++serial;
     TakeWake();
     SendPostedLocked();
-    if (deadline_nanos_ != INT64_MAX) CheckDeadlines();
+    if (deadline_nanos_ != kNever) CheckDeadlines();
     if (ReadsDirectly()) {
       for (Qp* qp : qps_) MarkReady(qp);
     } else {
@@ -253,16 +254,13 @@ void PollGroup::SetDeadline(int64_t nanos) {
     if (timer_fd_ < 0) return;
     Watch(timer_fd_);
   }
-  itimerspec when = {};
-  when.it_value.tv_sec = nanos / kNanosPerSecond;
-  when.it_value.tv_nsec = nanos % kNanosPerSecond;
-  timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
+  ArmTimer(timer_fd_, nanos);
 }
 
 void PollGroup::CheckDeadlines() {
   const int64_t now = Clock::Real()->NowNanos();
   if (now < deadline_nanos_) return;
-  deadline_nanos_ = INT64_MAX;
+  deadline_nanos_ = kNever;
   uint64_t count;
   if (timer_fd_ >= 0 && read(timer_fd_, &count, sizeof(count)) < 0) {
     count = 0;  // read by the last round, or never armed

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/intrusive_list.h"
+#include "transport/iwarp/deadline.h"
 #include "transport/iwarp/late_queue.h"
 #include "transport/iwarp/limits.h"
 #include "transport/iwarp/memory.h"
@@ -152,7 +153,7 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   std::atomic<uint32_t> user_serial_{0};
   std::atomic<int> waiters_{0};
   int timer_fd_ = -1;
-  int64_t deadline_nanos_ = INT64_MAX;
+  int64_t deadline_nanos_ = kNever;
   uint32_t dead_cqs_seen_ = 0;
   int blocked_count_ = 0;
   std::vector<Qp*> qps_;  // connected
