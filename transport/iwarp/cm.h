@@ -85,7 +85,9 @@ struct Id : rdma_cm_id {
   MpaFrame sent;    // the request, of the active side
   MpaFrame got;     // the request, of the passive side
   StreamOptions stream;
-  Qp* connecting_qp = nullptr;
+  // Of the queue pair that is connected or to be, which may be gone: the
+  // program destroys its own ones without a word to the id. 0: none.
+  uint32_t qp_number = 0;
   bool connected_tcp = false;
   bool port_is_tcps = false;  // src_addr's is what connecting gave it
   bool v6_only = false;
@@ -165,14 +167,18 @@ void TuneSocket(int fd, uint8_t type_of_service);
 // cm_connect.cc
 void OnActiveReady(Id* id);
 void OnActiveDeadline(Id* id);
-// Hands the socket to the queue pair.
-bool Establish(Id* id, Qp* qp);
+// Hands the socket to the queue pair. False: it is of no use (any more).
+bool Establish(Id* id);
 // Wakes the id's channel when the connection ends; `fd` stays the queue pair's.
 void WatchEnd(Id* id, int fd);
 // The same on another channel, where the id goes.
 void RewatchEnd(Id* id, EventChannel* channel);
 void PushEstablished(Id* id);
-Qp* QpOf(Id* id, const rdma_conn_param* param);
+// The id's queue pair from now on: its own, or the one that is named. Null:
+// there is none.
+Qp* ChooseQp(Id* id, const rdma_conn_param* param);
+// That one, while the mutex is held; null when it is gone.
+Qp* QpOf(const Id& id);
 // What the parameters ask for, within the device's limits; 0xff: all of it.
 // False: too much.
 bool DepthsOf(const rdma_conn_param* param, uint32_t* ird, uint32_t* ord);

@@ -52,8 +52,8 @@ void Dispatch(CmSocket* socket, Groups* groups) {
     case CmSocket::Kind::kEstablished:
       // The peer hangs up; what is before it in the stream comes first. Who
       // only waits for this event makes the progress.
-      if (socket->id->qp != nullptr) {
-        groups->push_back(Qp::From(socket->id->qp)->group);
+      if (const Qp* qp = QpOf(*socket->id); qp != nullptr) {
+        groups->push_back(qp->group);
       }
       return;
   }

@@ -175,7 +175,7 @@ void OnReply(Id* id, const MpaFrame& reply) {
       if (stream->send_rtr_read) stream->ord = std::max(stream->ord, 1u);
     }
   }
-  if (!Establish(id, id->connecting_qp)) {
+  if (!Establish(id)) {
     GiveUp(id, EINVAL, {});
     return;
   }
@@ -231,16 +231,16 @@ bool DepthsOf(const rdma_conn_param* param, uint32_t* ird, uint32_t* ord) {
   return *ird <= kReadDepthMax && *ord <= kReadDepthMax;
 }
 
-Qp* QpOf(Id* id, const rdma_conn_param* param) {
-  if (id->qp != nullptr) return Qp::From(id->qp);
-  Qp* found = nullptr;
-  if (param != nullptr) {
-    Device::Get().WithQp(param->qp_num, [&found](Qp* qp) { found = qp; });
-  }
-  return found;
+Qp* ChooseQp(Id* id, const rdma_conn_param* param) {
+  id->qp_number = param != nullptr ? param->qp_num : 0;
+  if (id->qp != nullptr) id->qp_number = id->qp->qp_num;
+  return QpOf(*id);
 }
 
-bool Establish(Id* id, Qp* qp) {
+Qp* QpOf(const Id& id) { return Device::Get().FindQp(id.qp_number); }
+
+bool Establish(Id* id) {
+  Qp* qp = QpOf(*id);
   if (qp == nullptr) return false;  // destroyed while it connected
   const int fd = id->socket.fd;
   UnwatchSocket(&id->socket);
@@ -261,7 +261,7 @@ void WatchEnd(Id* id, int fd) {
 }
 
 void RewatchEnd(Id* id, EventChannel* channel) {
-  Qp* qp = id->qp != nullptr ? Qp::From(id->qp) : id->connecting_qp;
+  Qp* qp = QpOf(*id);
   if (qp == nullptr) return;
   const GroupLock lock(qp->group.get());
   if (qp->fd < 0) return;
@@ -312,8 +312,7 @@ int StartConnect(Id* id, const rdma_conn_param* param) {
   rdma_conn_param all = {};
   all.responder_resources = all.initiator_depth = UINT8_MAX;
   const rdma_conn_param* wanted = param == nullptr ? &all : param;
-  id->connecting_qp = QpOf(id, param);
-  if (id->state != IdState::kRouted || id->connecting_qp == nullptr ||
+  if (id->state != IdState::kRouted || ChooseQp(id, param) == nullptr ||
       !DepthsOf(wanted, &id->stream.ird, &id->stream.ord)) {
     errno = EINVAL;
     return -1;
@@ -354,7 +353,7 @@ int Connect(rdma_cm_id* raw, rdma_conn_param* param) {
 }
 
 int CmDisconnect(rdma_cm_id* raw) {
-  Qp* qp;
+  std::shared_ptr<PollGroup> group;
   {
     const std::lock_guard lock(CmMutex());
     Id* id = Id::From(raw);
@@ -364,12 +363,13 @@ int CmDisconnect(rdma_cm_id* raw) {
       errno = EINVAL;
       return -1;
     }
-    qp = id->qp != nullptr ? Qp::From(id->qp) : id->connecting_qp;
+    Qp* qp = QpOf(*id);
+    if (qp == nullptr) return 0;
+    group = qp->group;
+    Disconnect(qp);
+    qp->state = IBV_QPS_SQD;
   }
-  if (qp == nullptr) return 0;
-  ibv_qp_attr attr = {};
-  attr.qp_state = IBV_QPS_SQD;
-  ModifyQp(qp, &attr, IBV_QP_STATE);
+  group->TellNotes();
   return Complete(raw);
 }
 

@@ -171,11 +171,13 @@ int DestroyId(rdma_cm_id* raw) {
   Id* id = Id::From(raw);
   if (id->event != nullptr) AckCmEvent(id->event);
   id->event = nullptr;
-  // Without an id a connection is nobody's.
-  if (id->qp != nullptr) Abort(Qp::From(id->qp));
   EventChannel* own_channel = nullptr;
   {
     std::unique_lock lock(CmMutex());
+    // Without an id a connection is nobody's.
+    Qp* qp = QpOf(*id);
+    const bool has_qp = id->qp != nullptr || id->state == IdState::kConnected;
+    if (has_qp && qp != nullptr) Abort(qp);
     while (!id->half_open.empty()) DropHalfOpen(id->half_open.front().get());
     CmTable::Get().Remove(id->socket.serial);
     // Merely closed, it would look like a peer of revision 1 to the other end.
@@ -315,6 +317,7 @@ int CmCreateQp(rdma_cm_id* raw, ibv_pd* pd, ibv_qp_init_attr* attr) {
   id->srq = made.srq;
   const std::lock_guard lock(CmMutex());
   id->qp = qp;
+  id->qp_number = qp->qp_num;
   return 0;
 }
 
@@ -325,7 +328,7 @@ void CmDestroyQp(rdma_cm_id* raw) {
     const std::lock_guard lock(CmMutex());
     qp = id->qp;
     id->qp = nullptr;
-    id->connecting_qp = nullptr;
+    id->qp_number = 0;
   }
   if (qp != nullptr) DestroyQp(qp);
   DropCqs(id);

@@ -250,9 +250,8 @@ bool MakeReply(Id* id, const rdma_conn_param* param, MpaFrame* reply) {
 
 int SendAccept(Id* id, const rdma_conn_param* param) {
   const std::lock_guard lock(CmMutex());
-  Qp* qp = QpOf(id, param);
   MpaFrame reply;
-  if (id->state != IdState::kRequested || qp == nullptr ||
+  if (id->state != IdState::kRequested || ChooseQp(id, param) == nullptr ||
       !MakeReply(id, param, &reply)) {
     errno = EINVAL;
     return -1;
@@ -265,7 +264,7 @@ int SendAccept(Id* id, const rdma_conn_param* param) {
     if (sent >= 0) errno = ECONNRESET;
     return -1;
   }
-  if (!Establish(id, qp)) {
+  if (!Establish(id)) {
     errno = EINVAL;
     return -1;
   }

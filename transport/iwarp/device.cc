@@ -182,6 +182,12 @@ void Device::RemoveQp(uint32_t number) {
   qps_.erase(number);
 }
 
+Qp* Device::FindQp(uint32_t number) {
+  const std::lock_guard lock(qps_mutex_);
+  const auto found = qps_.find(number);
+  return found == qps_.end() ? nullptr : found->second;
+}
+
 void PushAsyncEvent(ibv_context* context, const ibv_async_event& event) {
   Context::From(context)->async_events.Push(event, /*quietly=*/false);
 }

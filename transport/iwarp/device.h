@@ -44,16 +44,9 @@ class Device {
   // Queue pair numbers: none is given out again soon.
   uint32_t AddQp(Qp* qp);
   void RemoveQp(uint32_t number);
-  // Runs `use(qp)` while the queue pair cannot be destroyed; false: there is
-  // no such one.
-  template <typename Use>
-  bool WithQp(uint32_t number, Use use) {
-    const std::lock_guard lock(qps_mutex_);
-    const auto found = qps_.find(number);
-    if (found == qps_.end()) return false;
-    use(found->second);
-    return true;
-  }
+  // Null: there is no such one. With CmMutex held by all who call this or
+  // RemoveQp: what is found lives until it is released.
+  Qp* FindQp(uint32_t number);
 
   // Objects alive, for the limits that the device attributes tell.
   std::atomic<int> pd_count{0};

@@ -147,6 +147,15 @@ bool PollGroup::Advance(const ibv_comp_channel* collecting_for) {
   return AdvanceLocked(collecting_for);
 }
 
+void PollGroup::TellNotes() {
+  std::vector<Note> told;
+  {
+    const std::lock_guard lock(mutex);
+    told.swap(notes);
+  }
+  if (!told.empty()) DeliverNotes(told);
+}
+
 void PollGroup::Follow(const std::shared_ptr<PollGroup>& other) {
   const std::lock_guard lock(followed_mutex_);
   for (Followed& one : followed_) {

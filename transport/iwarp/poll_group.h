@@ -89,6 +89,8 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   // Somebody sleeps in epoll_fd(), and will advance.
   void BeginWait() { waiters_.fetch_add(1, std::memory_order_relaxed); }
   void EndWait();
+  // Delivers the notes that there are. Called without any lock.
+  void TellNotes();
   // Sends what was posted and waits for company.
   void SendPosted();
   bool has_posted() const {

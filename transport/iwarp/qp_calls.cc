@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "transport/iwarp/calls.h"
+#include "transport/iwarp/cm.h"
 #include "transport/iwarp/qp.h"
 
 namespace sluice::iwarp {
@@ -56,15 +57,6 @@ void Reset(Qp* qp) {
   qp->id_serial = 0;
 }
 
-void Deliver(Qp* qp) {
-  std::vector<Note> told;
-  {
-    const GroupLock lock(qp->group.get());
-    told.swap(qp->group->notes);
-  }
-  if (!told.empty()) DeliverNotes(told);
-}
-
 }  // namespace
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
@@ -114,14 +106,17 @@ int DestroyQp(ibv_qp* raw) {
   Qp* qp = Qp::From(raw);
   Device& device = Device::Get();
   // Nobody finds it by its number any more, then it has no stream.
-  device.RemoveQp(qp->qp_num);
+  {
+    const std::lock_guard lock(CmMutex());
+    device.RemoveQp(qp->qp_num);
+  }
   {
     const GroupLock lock(qp->group.get());
     CloseStream(qp);
     qp->live = QpState::kError;
     qp->group->late.Forget(qp);
   }
-  Deliver(qp);
+  qp->group->TellNotes();
   DetachQp(Cq::From(qp->send_cq), qp);
   DetachQp(Cq::From(qp->recv_cq), qp);
   PurgeCompletions(Cq::From(qp->send_cq), qp->qp_num);
@@ -189,7 +184,7 @@ int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
     default:
       return EINVAL;
   }
-  Deliver(qp);
+  qp->group->TellNotes();
   qp->state = attr->qp_state;
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_test.h"
+#include "transport/iwarp/calls.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
@@ -367,6 +368,20 @@ TEST_F(WireConnect, AQueuePairMayGoBeforeTheReply) {
   Bytes request;
   WireConnection* connection = Begin(&raw, &request);
   side_.api().destroy_qp(connection->id);
+  connection->qp = nullptr;
+
+  ASSERT_TRUE(raw.Send(MpaText({.reply = true})));
+
+  ExpectEvent(connection, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL);
+  EXPECT_TRUE(side_.Until(&raw, [&raw] { return raw.at_end(); }));
+}
+
+// One that the program made itself, which the id does not hear of.
+TEST_F(WireConnect, AnOwnQueuePairMayGoBeforeTheReply) {
+  RawStream raw;
+  Bytes request;
+  WireConnection* connection = Begin(&raw, &request, {.is_own = true});
+  ASSERT_EQ(DestroyQp(connection->qp), 0);
   connection->qp = nullptr;
 
   ASSERT_TRUE(raw.Send(MpaText({.reply = true})));

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "transport/iwarp/calls.h"
 
 namespace sluice::iwarp {
 namespace {
@@ -222,8 +223,13 @@ WireConnection* WireSide::NewConnection(rdma_cm_id* id,
   attr.cap.max_send_wr = options.sends;
   attr.cap.max_recv_wr = options.receives;
   attr.cap.max_send_sge = attr.cap.max_recv_sge = 4;
-  SLUICE_CHECK(api_.create_qp(id, pd_, &attr) == 0);
-  connection->qp = id->qp;
+  if (options.is_own) {
+    connection->qp = CreateQp(pd_, &attr);
+  } else {
+    SLUICE_CHECK(api_.create_qp(id, pd_, &attr) == 0);
+    connection->qp = id->qp;
+  }
+  SLUICE_CHECK(connection->qp != nullptr);
   for (int i = 0; i < options.post; ++i) {
     PostReceive(connection, kReceiveId + static_cast<uint64_t>(i));
   }
@@ -233,6 +239,7 @@ WireConnection* WireSide::NewConnection(rdma_cm_id* id,
 bool WireSide::TryAccept(WireConnection* connection,
                          const WireQpOptions& options, const Bytes& data) {
   rdma_conn_param param = {};
+  param.qp_num = connection->qp->qp_num;
   param.responder_resources = options.ird;
   param.initiator_depth = options.ord;
   param.private_data = data.data();
@@ -257,6 +264,7 @@ WireConnection* WireSide::Connect(uint16_t port, const WireQpOptions& options,
   SLUICE_CHECK(api_.resolve_route(id, 1000) == 0);
   WireConnection* connection = NewConnection(id, options);
   rdma_conn_param param = {};
+  param.qp_num = connection->qp->qp_num;
   param.responder_resources = options.ird;
   param.initiator_depth = options.ord;
   param.private_data = data.data();
@@ -266,7 +274,11 @@ WireConnection* WireSide::Connect(uint16_t port, const WireQpOptions& options,
 }
 
 void WireSide::Destroy(WireConnection* connection) {
-  if (connection->qp != nullptr) api_.destroy_qp(connection->id);
+  if (connection->id->qp != nullptr) {
+    api_.destroy_qp(connection->id);
+  } else if (connection->qp != nullptr) {
+    SLUICE_CHECK(DestroyQp(connection->qp) == 0);
+  }
   SLUICE_CHECK(api_.destroy_id(connection->id) == 0);
   SLUICE_CHECK(api_.destroy_cq(connection->cq) == 0);
   std::erase_if(connections_, [connection](const auto& each) {

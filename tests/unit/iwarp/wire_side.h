@@ -51,7 +51,7 @@ class GuardedRegion {
 struct WireConnection {
   rdma_cm_id* id = nullptr;
   ibv_cq* cq = nullptr;
-  ibv_qp* qp = nullptr;
+  ibv_qp* qp = nullptr;  // null: it is destroyed
   std::vector<rdma_cm_event_type> events;
   std::vector<int> statuses;        // of `events`
   std::vector<Bytes> private_data;  // of `events`
@@ -73,6 +73,7 @@ struct WireQpOptions {
   int post = 4;  // receives, of kReceiveBytes each, before the connection
   uint8_t ird = 4;
   uint8_t ord = 4;
+  bool is_own = false;  // by ibv_create_qp: its id learns its number alone
 };
 
 class WireSide {

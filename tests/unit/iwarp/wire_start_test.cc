@@ -401,6 +401,22 @@ TEST_F(WireStart, MoreRequestsThanTheBacklogAreDropped) {
   }
 }
 
+// A queue pair that the program made itself is disconnected by its id.
+TEST_F(WireStart, AnOwnQueuePairIsDisconnected) {
+  RawStream raw;
+  WireConnection* connection = side_.Establish(&raw, false, {.is_own = true});
+  ExpectSend(&raw, connection, 1);
+
+  ASSERT_EQ(side_.api().disconnect(connection->id), 0);
+
+  EXPECT_TRUE(side_.Until(&raw, [&raw] { return raw.at_end(); }));
+  raw.Close();
+  EXPECT_TRUE(side_.Until([&] {
+    return connection->Saw(RDMA_CM_EVENT_DISCONNECTED) &&
+           connection->IsDrained();
+  }));
+}
+
 // A peer that is gone by the time that it is accepted.
 TEST_F(WireStart, WhoIsGoneCannotBeAccepted) {
   for (const bool reset : {false, true}) {

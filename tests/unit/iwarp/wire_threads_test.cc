@@ -2,6 +2,7 @@
 // moves the provider, another deregisters, posts and destroys, a third is the
 // peer. For TSan and ASan.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +16,7 @@
 
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_side.h"
+#include "transport/iwarp/calls.h"
 #include "transport/iwarp/options.h"
 
 namespace sluice::iwarp {
@@ -187,6 +189,39 @@ TEST_F(WireThreads, QueuePairsGoWhileTheirGroupIsMoved) {
   stop.store(true);
   peer.join();
   EXPECT_TRUE(region.IsUntouched(false));
+}
+
+// One thread disconnects an id, another destroys the program's queue pair,
+// which the id knows by number alone.
+TEST_F(WireThreads, OwnQueuePairsGoWhileTheyAreDisconnected) {
+  uint16_t port = 0;
+  const int listener = RawStream::Listen(&port);
+  for (int round = 0; round < 100; ++round) {
+    WireConnection* connection = side_.Connect(port, {.is_own = true});
+    RawStream raw;
+    ASSERT_TRUE(side_.Until([&] {
+      if (!raw.ok()) raw = RawStream::Accept(listener);
+      return raw.ok();
+    }));
+    ASSERT_TRUE(raw.Send(MpaText({.reply = true})));
+    ASSERT_TRUE(side_.Until(
+        [&] { return connection->Saw(RDMA_CM_EVENT_ESTABLISHED); }));
+    std::atomic<bool> go{false};
+    std::thread destroyer([&] {
+      while (!go.load()) {
+      }
+      for (int i = 0; i < round % 8; ++i) std::this_thread::yield();
+      EXPECT_EQ(DestroyQp(connection->qp), 0);
+    });
+
+    go.store(true);
+    EXPECT_EQ(side_.api().disconnect(connection->id), 0);
+
+    destroyer.join();
+    connection->qp = nullptr;
+    side_.Destroy(connection);
+  }
+  close(listener);
 }
 
 // Receives are posted by one thread while another fills them.
