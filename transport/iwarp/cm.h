@@ -167,8 +167,9 @@ void TuneSocket(int fd, uint8_t type_of_service);
 // cm_connect.cc
 void OnActiveReady(Id* id);
 void OnActiveDeadline(Id* id);
-// Hands the socket to the queue pair. False: it is of no use (any more).
-bool Establish(Id* id);
+// Hands the socket to the queue pair, which sends `first` then. False, with
+// errno: nothing was handed over, nor sent.
+bool Establish(Id* id, absl::Span<const std::byte> first = {});
 // Wakes the id's channel when the connection ends; `fd` stays the queue pair's.
 void WatchEnd(Id* id, int fd);
 // The same on another channel, where the id goes.

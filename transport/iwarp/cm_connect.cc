@@ -176,7 +176,7 @@ void OnReply(Id* id, const MpaFrame& reply) {
     }
   }
   if (!Establish(id)) {
-    GiveUp(id, EINVAL, {});
+    GiveUp(id, errno, {});
     return;
   }
   CmEvent* event = NewEvent(id, id, RDMA_CM_EVENT_ESTABLISHED, 0);
@@ -239,15 +239,23 @@ Qp* ChooseQp(Id* id, const rdma_conn_param* param) {
 
 Qp* QpOf(const Id& id) { return Device::Get().FindQp(id.qp_number); }
 
-bool Establish(Id* id) {
+bool Establish(Id* id, absl::Span<const std::byte> first) {
   Qp* qp = QpOf(*id);
-  if (qp == nullptr) return false;  // destroyed while it connected
+  if (qp == nullptr) {  // destroyed while it connected
+    errno = EINVAL;
+    return false;
+  }
   const int fd = id->socket.fd;
   UnwatchSocket(&id->socket);
   // Before it may be closed, which is as soon as it is the queue pair's.
   WatchSocket(&id->socket, kEndEvents);
   id->stream.id_serial = id->socket.serial;
-  if (!AttachStream(qp, fd, id->stream)) return false;
+  if (!AttachStream(qp, fd, id->stream, first)) {
+    const int error = errno;
+    UnwatchSocket(&id->socket);
+    errno = error;
+    return false;
+  }
   id->state = IdState::kConnected;
   id->socket.kind = CmSocket::Kind::kEstablished;
   id->socket.fd = -1;

@@ -258,16 +258,8 @@ int SendAccept(Id* id, const rdma_conn_param* param) {
   }
   std::byte text[kMpaFrameMax];
   const size_t bytes = EncodeMpa(reply, text);
-  const ssize_t sent =
-      send(id->socket.fd, text, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(bytes)) {
-    if (sent >= 0) errno = ECONNRESET;
-    return -1;
-  }
-  if (!Establish(id)) {
-    errno = EINVAL;
-    return -1;
-  }
+  // Whatever fails, the request is still there to be rejected.
+  if (!Establish(id, absl::MakeConstSpan(text, bytes))) return -1;
   // Where the peer has agreed to speak first, that is when it is established.
   if (!id->stream.tell_first_fpdu) PushEstablished(id);
   return 0;

@@ -57,6 +57,16 @@ void StartLinger(Qp* qp) {
   qp->group->SetDeadline(qp->linger_deadline_nanos);
 }
 
+// A new socket takes it whole.
+bool SendFirst(int fd, absl::Span<const std::byte> text) {
+  if (text.empty()) return true;
+  const ssize_t sent =
+      send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(text.size())) return true;
+  if (sent >= 0) errno = ECONNRESET;
+  return false;
+}
+
 // Unread data would make close() reset the connection, and what we sent last
 // could be lost with it.
 void DrainAndClose(int fd) {
@@ -100,11 +110,20 @@ int ReceiveQueue::Post(const ibv_recv_wr& wr) {
 
 // --- the stream ---
 
-bool AttachStream(Qp* qp, int fd, const StreamOptions& options) {
+bool AttachStream(Qp* qp, int fd, const StreamOptions& options,
+                  absl::Span<const std::byte> first) {
   const GroupLock lock(qp->group.get());
-  if (qp->live != QpState::kIdle || qp->fd >= 0) return false;
+  if (qp->live != QpState::kIdle || qp->fd >= 0) {
+    errno = EINVAL;
+    return false;
+  }
   qp->fd = fd;
   if (!qp->group->Add(qp)) {
+    qp->fd = -1;
+    return false;
+  }
+  if (!SendFirst(fd, first)) {
+    qp->group->Remove(qp);
     qp->fd = -1;
     return false;
   }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/intrusive_list.h"
 #include "transport/iwarp/completion.h"
 #include "transport/iwarp/crc32c.h"
@@ -247,9 +248,11 @@ struct StreamOptions {
   uint64_t id_serial = 0;
 };
 // Hands a connected, non-blocking socket over; bytes behind the start-up
-// frames may be in it, and those of `early` came before. False: it stays the
+// frames may be in it. `first` is sent once nothing else can fail, before
+// anything of the queue pair's. False, with errno: the socket stays the
 // caller's.
-bool AttachStream(Qp* qp, int fd, const StreamOptions& options);
+bool AttachStream(Qp* qp, int fd, const StreamOptions& options,
+                  absl::Span<const std::byte> first = {});
 // This side is done: what was given to TCP still goes, the rest is flushed.
 void Disconnect(Qp* qp);
 // ibv_modify_qp to ERR.

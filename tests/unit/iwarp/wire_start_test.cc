@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -415,6 +416,28 @@ TEST_F(WireStart, AnOwnQueuePairIsDisconnected) {
     return connection->Saw(RDMA_CM_EVENT_DISCONNECTED) &&
            connection->IsDrained();
   }));
+}
+
+// What cannot be accepted is not: the peer has no reply yet, and gets another
+// one.
+TEST_F(WireStart, ADeadQueuePairCannotBeAccepted) {
+  RawStream raw = RawStream::Connect(side_.port());
+  ASSERT_TRUE(raw.Send(MpaText({})));
+  ASSERT_TRUE(side_.Until([this] { return side_.request_count() == 1; }));
+  WireConnection* connection = side_.NewConnection(side_.NextRequest(), {});
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(side_.api().modify_qp(connection->qp, &attr, IBV_QP_STATE), 0);
+
+  EXPECT_FALSE(side_.TryAccept(connection, {}, {}));
+  EXPECT_EQ(errno, EINVAL);
+  Settle();
+  raw.Collect();
+  EXPECT_EQ(raw.collected().size(), 0U);
+
+  EXPECT_EQ(side_.api().reject(connection->id, nullptr, 0), 0);
+  ExpectRejected(&raw);
+  EXPECT_EQ(connection->events.size(), 0U);
 }
 
 // A peer that is gone by the time that it is accepted.
