@@ -164,6 +164,9 @@ void RefuseRequest(Id* id);
 // TCP of a connection: no delay, and a dead peer is noticed.
 void TuneSocket(int fd, uint8_t type_of_service);
 
+// An initiator that agreed to speak first has not.
+void OnFirstFpduDeadline(Id* id);
+
 // cm_connect.cc
 void OnActiveReady(Id* id);
 void OnActiveDeadline(Id* id);

@@ -72,12 +72,15 @@ void RunDeadlines(EventChannel* channel, int64_t now) {
     }
   });
   for (CmSocket* socket : due) {
+    socket->deadline_nanos = kNever;
     if (socket->kind == CmSocket::Kind::kHalfOpen) {
       DropHalfOpen(socket);
     } else if (socket->kind == CmSocket::Kind::kActive) {
       OnActiveDeadline(socket->id);
     } else if (socket->kind == CmSocket::Kind::kListener) {
       ResumeListener(socket->id);
+    } else if (socket->kind == CmSocket::Kind::kEstablished) {
+      OnFirstFpduDeadline(socket->id);
     }
   }
 }

@@ -95,6 +95,7 @@ void DeliverNotes(const std::vector<Note>& notes) {
     switch (note.kind) {
       case Note::Kind::kFirstFpdu:
         if (id->state != IdState::kConnected) break;
+        id->socket.deadline_nanos = kNever;
         PushEstablished(id);
         break;
       case Note::Kind::kDisconnected:

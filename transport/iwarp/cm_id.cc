@@ -348,20 +348,18 @@ int MigrateId(rdma_cm_id* raw, rdma_event_channel* raw_channel) {
   WaitForAcks(id, &lock);
   const bool watched = id->socket.kind == CmSocket::Kind::kListener ||
                        id->socket.kind == CmSocket::Kind::kActive;
+  const int64_t deadline = id->socket.deadline_nanos;
   if (watched && id->socket.fd >= 0) {
-    const int64_t deadline = id->socket.deadline_nanos;
     UnwatchSocket(&id->socket);
     id->socket.channel = channel;
     WatchSocket(&id->socket,
                 id->socket.kind == CmSocket::Kind::kActive && !id->connected_tcp
                     ? EPOLLOUT
                     : EPOLLIN);
-    if (deadline != kNever) {
-      SetSocketDeadline(&id->socket, deadline);
-    }
   }
   if (id->socket.kind == CmSocket::Kind::kEstablished) RewatchEnd(id, channel);
   id->socket.channel = channel;
+  if (deadline != kNever) SetSocketDeadline(&id->socket, deadline);
   id->channel = channel;
   for (const auto& half_open : id->half_open) {
     UnwatchSocket(half_open.get());

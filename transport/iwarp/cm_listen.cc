@@ -169,6 +169,26 @@ void OnHalfOpenReadable(CmSocket* half_open) {
   DropHalfOpen(half_open);
 }
 
+void OnFirstFpduDeadline(Id* id) {
+  Qp* qp = QpOf(*id);
+  if (id->state != IdState::kConnected || qp == nullptr) return;
+  {
+    const std::lock_guard lock(qp->group->mutex);
+    std::byte waiting;
+    if (qp->rx.heard || qp->fd < 0) return;  // the note is on its way
+    // Not read yet: that is for who moves the queue pair.
+    if (recv(qp->fd, &waiting, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+      SetSocketDeadline(&id->socket,
+                        DeadlineAfter(GetOptions().request_timeout));
+      return;
+    }
+  }
+  // As InfiniBand's, whose last message of three does not come.
+  id->state = IdState::kDisconnected;
+  PushIdEvent(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+  Abort(qp);
+}
+
 void ResumeListener(Id* listener) {
   listener->socket.deadline_nanos = kNever;
   RewatchSocket(&listener->socket, EPOLLIN);
@@ -261,7 +281,11 @@ int SendAccept(Id* id, const rdma_conn_param* param) {
   // Whatever fails, the request is still there to be rejected.
   if (!Establish(id, absl::MakeConstSpan(text, bytes))) return -1;
   // Where the peer has agreed to speak first, that is when it is established.
-  if (!id->stream.tell_first_fpdu) PushEstablished(id);
+  if (id->stream.tell_first_fpdu) {
+    SetSocketDeadline(&id->socket, DeadlineAfter(GetOptions().request_timeout));
+  } else {
+    PushEstablished(id);
+  }
   return 0;
 }
 

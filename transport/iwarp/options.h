@@ -25,8 +25,9 @@ struct Options {
   // to send all the same, and has heard nothing for this long, takes it that
   // the initiator is ready: programs for other transports do so.
   absl::Duration listen_first = absl::Milliseconds(500);
-  // From TCP's accept to the end of the MPA request; from our request to the
-  // reply; TCP's own connecting.
+  // From TCP's accept to the end of the MPA request, and from our reply to the
+  // first message of who agreed to speak first; from our request to the reply;
+  // TCP's own connecting.
   absl::Duration request_timeout = absl::Seconds(5);
   absl::Duration reply_timeout = absl::Seconds(10);
   absl::Duration connect_timeout = absl::Seconds(10);

@@ -1,5 +1,6 @@
 // A raw peer that connects to a listener of the provider's: MPA's request, as
 // it should be and in every way that it should not.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_test.h"
 #include "transport/iwarp/limits.h"
@@ -285,6 +287,73 @@ TEST_F(WireStart, PeerToPeerIsEstablishedByTheFirstFpdu) {
       side_.Destroy(connection);
     }
   }
+}
+
+class WirePromise : public WireStart {
+ protected:
+  // A connection whose initiator has agreed to speak first.
+  WireConnection* Agree(RawStream* raw) {
+    MutableOptions().request_timeout = absl::Milliseconds(50);
+    *raw = RawStream::Connect(side_.port());
+    EXPECT_TRUE(raw->Send(MpaText({.ird = kHighBit | 1, .ord = kHighBit | 1})));
+    EXPECT_TRUE(side_.Until([this] { return side_.request_count() == 1; }));
+    WireConnection* connection = side_.Accept(side_.NextRequest());
+    Bytes reply;
+    EXPECT_TRUE(side_.Until(raw, [&] { return raw->TakeMpa(&reply); }));
+    return connection;
+  }
+
+  void WaitTwice() {
+    const int64_t end = Clock::Real()->NowNanos() + 100 * kNanosPerMilli;
+    EXPECT_TRUE(side_.Until([end] { return Clock::Real()->NowNanos() > end; }));
+  }
+};
+
+TEST_F(WirePromise, WhoseInitiatorIsSilentEnds) {
+  for (const bool half : {false, true}) {
+    RawStream raw;
+    WireConnection* connection = Agree(&raw);
+    if (half) {
+      ASSERT_TRUE(raw.Send(First(Seal(Tagged(kWriteLast, 1, 0), false), 7)));
+    }
+
+    ASSERT_TRUE(side_.Until(
+        [&] { return connection->Saw(RDMA_CM_EVENT_UNREACHABLE); }));
+
+    EXPECT_EQ(connection->statuses.back(), -ETIMEDOUT);
+    EXPECT_TRUE(side_.Until(&raw, [&] { return raw.at_end(); }));
+    EXPECT_TRUE(side_.Until([&] { return connection->IsDrained(); }));
+    EXPECT_EQ(connection->events.size(), 1U);
+    side_.Destroy(connection);
+  }
+}
+
+TEST_F(WirePromise, IsKeptInTime) {
+  RawStream raw;
+  WireConnection* connection = Agree(&raw);
+  ASSERT_TRUE(raw.Send(Seal(Tagged(kWriteLast, 1, 0), false)));
+  WaitTwice();
+
+  EXPECT_EQ(connection->events, std::vector{RDMA_CM_EVENT_ESTABLISHED});
+  ExpectSend(&raw, connection, 1);
+}
+
+// It has a deadline on whatever channel.
+TEST_F(WirePromise, MovesWithItsId) {
+  RawStream raw;
+  WireConnection* connection = Agree(&raw);
+  rdma_event_channel* other = side_.api().create_event_channel();
+  ASSERT_EQ(fcntl(other->fd, F_SETFL, O_NONBLOCK), 0);
+  ASSERT_EQ(side_.api().migrate_id(connection->id, other), 0);
+
+  rdma_cm_event* event = nullptr;
+  ASSERT_TRUE(side_.Until(
+      [&] { return side_.api().get_cm_event(other, &event) == 0; }));
+
+  EXPECT_EQ(event->event, RDMA_CM_EVENT_UNREACHABLE);
+  side_.api().ack_cm_event(event);
+  side_.Destroy(connection);
+  side_.api().destroy_event_channel(other);
 }
 
 TEST_F(WireStart, FpdusMayFollowTheRequestAtOnce) {
