@@ -104,6 +104,41 @@ TEST_F(Access, RemoteRightsAreTheRegions) {
   }
 }
 
+// What a queue pair does not grant, no region does.
+TEST_F(Access, RemoteRightsAreTheQueuePairs) {
+  for (const Operation operation : {Operation::kWrite, Operation::kRead}) {
+    Pair pair;
+    ASSERT_TRUE(pair.ok());
+    Region target(pair.passive->pd, kBytes);
+    ASSERT_EQ(pair.passive->Grant(operation == Operation::kWrite
+                                      ? IBV_ACCESS_REMOTE_READ
+                                      : IBV_ACCESS_REMOTE_WRITE),
+              0);
+    ExpectViolation(&pair, operation, target.At(0), 64, &target);
+  }
+}
+
+TEST_F(Access, RightsOfAQueuePairAreGivenAndTaken) {
+  Pair pair;
+  ASSERT_TRUE(pair.ok());
+  Region target(pair.passive->pd, kBytes);
+  for (const unsigned rights :
+       {unsigned{IBV_ACCESS_REMOTE_WRITE}, unsigned{IBV_ACCESS_REMOTE_READ},
+        unsigned{IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ}}) {
+    ASSERT_EQ(pair.passive->Grant(rights), 0);
+    if ((rights & IBV_ACCESS_REMOTE_WRITE) != 0) {
+      ASSERT_EQ(
+          pair.active->PostWrite(1, pair.active->Sge(0, 64), target.At(0)), 0);
+      ASSERT_EQ(Statuses(pair.active->TakeSent(1)), "SUCCESS");
+    }
+    ASSERT_TRUE(pair.Greet());
+    if ((rights & IBV_ACCESS_REMOTE_READ) == 0) continue;
+    ASSERT_EQ(pair.active->PostRead(2, pair.active->Sge(0, 64), target.At(0)),
+              0);
+    ASSERT_EQ(Statuses(pair.active->TakeSent(1)), "SUCCESS");
+  }
+}
+
 TEST_F(Access, EachRightIsEnough) {
   Pair pair;
   ASSERT_TRUE(pair.ok());

@@ -47,6 +47,9 @@ inline constexpr Difference kDifferences[] = {
     {"Access.RemoteRightsAreTheRegions", "READ without the right",
      DeviceKind::kSiw, kSpared,
      "siw_tx_hdt checks the source of an answer without any right"},
+    {"Access.RemoteRightsAreTheQueuePairs", "", DeviceKind::kSiw, kSpared,
+     "siw_qp_modify_nonstate stores a queue pair's rights, and nobody looks at "
+     "them"},
     {"Access.*", "event", DeviceKind::kSiw, kSpared,
      "siw_proc_write has no event for a key that is none"},
     {"Invalidate.*", "event", DeviceKind::kSiw, kSpared,
@@ -175,6 +178,12 @@ inline constexpr Difference kDifferences[] = {
     {"Invalidate.*", "event", DeviceKind::kRxe, kSpared,
      "do_class_ac_error raises no event"},
 
+    {"Access.RemoteRightsAreTheQueuePairs", "WRITE", DeviceKind::kRxe,
+     "REM_INV_REQ_ERR",
+     "check_qp_attr_access calls it an operation that is not supported"},
+    {"Access.RemoteRightsAreTheQueuePairs", "READ", DeviceKind::kRxe,
+     "REM_INV_REQ_ERR",
+     "check_qp_attr_access calls it an operation that is not supported"},
     {"Access.Bad*", "status", DeviceKind::kRxe, "WR_FLUSH_ERR",
      "rxe_requester moves the queue pair to the error state, and the completer "
      "flushes before it has told the status"},

@@ -156,6 +156,12 @@ int Endpoint::Modify(ibv_qp_state state) {
   return std::abs(Api().modify_qp(qp(), &attr, IBV_QP_STATE));
 }
 
+int Endpoint::Grant(unsigned rights) {
+  ibv_qp_attr attr = {};
+  attr.qp_access_flags = rights;
+  return std::abs(Api().modify_qp(qp(), &attr, IBV_QP_ACCESS_FLAGS));
+}
+
 ibv_qp_state Endpoint::State() {
   ibv_qp_attr attr = {};
   ibv_qp_init_attr init = {};

@@ -62,7 +62,8 @@ class Endpoint : public Pumped {
   int PostRecv(uint64_t wr_id, ibv_sge sge);  // or to the SRQ
   int PostRecv(uint64_t wr_id, const std::vector<ibv_sge>& sges);
   int Modify(ibv_qp_state state);
-  ibv_qp_state State();  // as ibv_query_qp says
+  int Grant(unsigned rights);  // to peers: IBV_ACCESS_REMOTE_*
+  ibv_qp_state State();        // as ibv_query_qp says
 
   // Waits until so many completions are there, then takes all that are.
   std::vector<ibv_wc> TakeSent(size_t count);

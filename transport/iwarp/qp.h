@@ -190,6 +190,11 @@ struct Receiver {
   int64_t wait_deadline_nanos = 0;
 };
 
+// Rights that peers have where the program says nothing: all, as an iWARP
+// card's queue pairs, and as rdma_create_qp asks for.
+inline constexpr int kPeersRights =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
 struct Qp : ibv_qp, ListNode {
   static Qp* From(ibv_qp* qp) { return static_cast<Qp*>(qp); }
 
@@ -201,10 +206,10 @@ struct Qp : ibv_qp, ListNode {
   bool signal_all = false;
 
   // --- guarded by group->mutex ---
-  QpState live = QpState::kIdle;  // ibv_qp::state is the user's view
-  bool initialised = false;       // INIT, by ibv_modify_qp
-  int access_flags = 0;
-  uint64_t id_serial = 0;  // of the id to tell; 0: none
+  QpState live = QpState::kIdle;    // ibv_qp::state is the user's view
+  bool initialised = false;         // INIT, by ibv_modify_qp
+  int access_flags = kPeersRights;  // what of it peers may do at all
+  uint64_t id_serial = 0;           // of the id to tell; 0: none
   int fd = -1;
   bool crc = false;
   bool must_listen_first = false;  // until the initiator has spoken

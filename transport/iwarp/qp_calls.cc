@@ -52,6 +52,7 @@ void Reset(Qp* qp) {
   qp->rx = Receiver();
   qp->live = QpState::kIdle;
   qp->initialised = false;
+  qp->access_flags = kPeersRights;
   qp->disconnect_told = false;
   qp->last_receive_told = false;
   qp->id_serial = 0;

@@ -83,12 +83,19 @@ void EndResponse(Qp* qp) {
 
 // --- WRITEs and READ requests ---
 
+// The queue pair grants the right, and the region does.
+AccessFault CheckPeer(Qp* qp, uint32_t key, uint64_t address, uint64_t bytes,
+                      int right) {
+  if ((qp->access_flags & right) == 0) return AccessFault::kRights;
+  return CheckRange(qp, key, address, bytes, right);
+}
+
 SegmentResult BeginWrite(Qp* qp) {
   const SegmentHeader& header = qp->rx.header;
   const uint32_t bytes = header.payload_bytes();
   if (bytes == 0) return SegmentResult::kTaken;
   const AccessFault fault =
-      CheckRange(qp, header.stag, header.to, bytes, IBV_ACCESS_REMOTE_WRITE);
+      CheckPeer(qp, header.stag, header.to, bytes, IBV_ACCESS_REMOTE_WRITE);
   if (fault != AccessFault::kNone) {
     return Refuse(qp, "a WRITE of the peer's reaches what it may not",
                   TaggedReason(fault), IBV_EVENT_QP_ACCESS_ERR);
@@ -112,8 +119,8 @@ SegmentResult BeginReadRequest(Qp* qp) {
   }
   if (header.read_bytes == 0) return SegmentResult::kTaken;
   const AccessFault fault =
-      CheckRange(qp, header.source_stag, header.source_to, header.read_bytes,
-                 IBV_ACCESS_REMOTE_READ);
+      CheckPeer(qp, header.source_stag, header.source_to, header.read_bytes,
+                IBV_ACCESS_REMOTE_READ);
   if (fault != AccessFault::kNone) {
     return Refuse(qp, "a READ of the peer's reaches what it may not",
                   ReadReason(fault), IBV_EVENT_QP_ACCESS_ERR);
