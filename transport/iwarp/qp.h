@@ -166,6 +166,7 @@ struct Receiver {
   Phase phase = Phase::kHeader;
   SegmentHeader header;
   std::array<std::byte, kHeaderBytesMax> raw_header;
+  uint32_t raw_header_bytes = 0;
   uint32_t payload_left = 0;
   uint32_t trailer_bytes = 0;
   Crc32c crc;

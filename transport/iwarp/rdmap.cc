@@ -130,4 +130,13 @@ HeaderResult DecodeHeader(const std::byte* from, uint32_t bytes,
   return HeaderResult::kComplete;
 }
 
+uint32_t FaultyHeaderBytes(const std::byte* from, uint32_t bytes) {
+  if (bytes < kHeaderStartBytes) return 0;
+  const uint32_t header = (Get16(from + 2) & kControlTagged) != 0
+                              ? kTaggedHeaderBytes
+                              : kUntaggedHeaderBytes;
+  const uint32_t segment = Get16(from) + 2u;
+  return header <= std::min(bytes, segment) ? header : 0;
+}
+
 }  // namespace sluice::iwarp

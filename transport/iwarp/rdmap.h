@@ -186,5 +186,9 @@ enum class HeaderResult : uint8_t { kComplete, kShort, kBad };
 HeaderResult DecodeHeader(const std::byte* from, uint32_t bytes,
                           SegmentHeader* header, uint32_t* bytes_needed,
                           TerminateReason* reason);
+// How much of a header at fault goes into the Terminate: the DDP header, as
+// long as its tag says, or nothing where the segment or what has come of it
+// does not hold that.
+uint32_t FaultyHeaderBytes(const std::byte* from, uint32_t bytes);
 
 }  // namespace sluice::iwarp

@@ -64,12 +64,16 @@ SegmentResult TakeHeader(Qp* qp, const std::byte* from, uint32_t bytes,
       *used = 0;
       return SegmentResult::kTaken;
     case HeaderResult::kBad:
+      rx.raw_header_bytes = FaultyHeaderBytes(from, bytes);
+      std::memcpy(rx.raw_header.data(), from, rx.raw_header_bytes);
       return Refuse(qp, "a segment's header is wrong", reason,
-                    IBV_EVENT_QP_FATAL, /*with_header=*/false);
+                    IBV_EVENT_QP_FATAL,
+                    /*with_header=*/rx.raw_header_bytes > 0);
     case HeaderResult::kComplete:
       break;
   }
   *used = needed;
+  rx.raw_header_bytes = needed;
   std::memcpy(rx.raw_header.data(), from, needed);
   if (qp->crc) {
     rx.crc = Crc32c();
@@ -112,6 +116,7 @@ bool TakeWhole(Qp* qp, const std::byte* from, uint32_t bytes, uint32_t* used,
   const HeaderResult decoded =
       DecodeHeader(from, whole, &rx.header, &needed, &reason);
   if (decoded != HeaderResult::kComplete) return false;
+  rx.raw_header_bytes = needed;
   std::memcpy(rx.raw_header.data(), from, needed);
   *result = TakeSegment(qp, from + needed);
   *used = *result == SegmentResult::kWaiting ? needed : whole;

@@ -591,7 +591,7 @@ void SendTerminate(Qp* qp, const TerminateReason& reason, bool with_header) {
   std::byte text[kTerminateMax];
   const uint32_t bytes = PutTerminate(
       text, reason, with_header ? qp->rx.raw_header.data() : nullptr,
-      HeaderBytes(qp->rx.header.opcode));
+      qp->rx.raw_header_bytes);
   std::byte* fpdu = AddFpdu(batch, bytes);
   std::memcpy(fpdu, text, bytes);
   SealFpdu(fpdu, bytes, qp->crc);

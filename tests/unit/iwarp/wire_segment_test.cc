@@ -125,6 +125,19 @@ class WireSegment : public testing::TestWithParam<bool> {
     EXPECT_EQ(attr.qp_state, IBV_QPS_ERR);
   }
 
+  // Sent to a connection of its own, `text` is answered by a Terminate.
+  Bytes TerminateFor(const Bytes& text) {
+    RawStream raw;
+    WireConnection* connection = side_.Establish(&raw, crc());
+    EXPECT_TRUE(raw.Send(text));
+    Bytes fpdu(64);  // where none comes
+    EXPECT_TRUE(side_.Until(&raw, [&] { return raw.TakeFpdu(&fpdu); }));
+    EXPECT_EQ(ControlOf(fpdu), kTerminateLast);
+    EXPECT_TRUE(IsSealed(fpdu, crc()));
+    side_.Destroy(connection);
+    return fpdu;
+  }
+
   // Answers to READs may precede it, nothing follows.
   void ExpectTerminate(RawStream* raw, const Case& c) {
     Bytes fpdu;
@@ -270,6 +283,47 @@ TEST_P(WireSegment, EachOpcodeThatThereIsNot) {
            .code = 6,
            .async_event = IBV_EVENT_QP_FATAL});
     }
+  }
+}
+
+// What is wrong comes back: the DDP header, as its tag says [RFC 5040 §4.8].
+TEST_P(WireSegment, AFaultyHeaderComesBack) {
+  const Bytes tagged = Tagged(kWriteLast, 1, 2, Some(8));
+  const Bytes untagged = Untagged(kSendLast, 0, 0, 1, 0, Some(8));
+  const struct {
+    Bytes fpdu;
+    uint16_t wrong;  // bits of its control word
+    size_t header_bytes;
+  } faults[] = {{tagged, 0x0200, 16},   {tagged, 0x0080, 16},
+                {tagged, 0x0008, 16},   {untagged, 0x0200, 20},
+                {untagged, 0x0080, 20}, {untagged, 0x0008, 20},
+                {untagged, 0x0004, 20}};
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(fault.wrong);
+    Bytes fpdu = fault.fpdu;
+    Write16(&fpdu, 2, static_cast<uint16_t>(ControlOf(fpdu) ^ fault.wrong));
+    const Bytes terminate = TerminateFor(Seal(fpdu, crc()));
+
+    EXPECT_EQ(terminate[22], std::byte{0xc0});
+    EXPECT_EQ(Read16(terminate, 0), 18 + 4 + fault.header_bytes);
+    EXPECT_TRUE(std::equal(
+        fpdu.begin(),
+        fpdu.begin() + static_cast<std::ptrdiff_t>(fault.header_bytes),
+        terminate.begin() + 24));
+  }
+}
+
+TEST_P(WireSegment, NoMoreComesBackThanThereWas) {
+  Bytes cut = Tagged(0xc240, 1, 2, Some(8));  // of another version
+  cut.resize(15);
+  Bytes small = Untagged(0x4148, 0, 0, 1, 0, Some(8));  // of no opcode
+  Write16(&small, 0, 17);
+  Bytes length = Untagged(kSendLast, 0, 0, 1, 0, Some(8));  // MPA's fault
+  Write16(&length, 0, 17);
+  for (const Bytes& text : {cut, small, length}) {
+    const Bytes terminate = TerminateFor(text);
+    EXPECT_EQ(terminate[22], std::byte{0});
+    EXPECT_EQ(Read16(terminate, 0), 18 + 4);
   }
 }
 
