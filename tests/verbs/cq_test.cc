@@ -118,6 +118,41 @@ TEST_F(CqOverflow, TakesAllItsQueuePairsAlong) {
       [&] { return innocent.passive_events.Has(RDMA_CM_EVENT_DISCONNECTED); }));
 }
 
+// And those that are not connected yet: they never will be.
+TEST_F(CqOverflow, TakesTheUnconnectedAlong) {
+  Pair guilty(Options(8));
+  ASSERT_TRUE(guilty.ok());
+  PairOptions options;
+  options.active.send_cq = guilty.active->send_cq;
+  options.connect = false;
+  Pair innocent(options);
+  ASSERT_TRUE(innocent.ok());
+  guilty.active->held = true;
+  innocent.active->held = true;
+  PostWrites(&guilty, 60);
+  if (Spared("queue pair")) return;
+  ibv_wc wc;
+  EXPECT_TRUE(Until([&] {
+    EXPECT_EQ(ibv_poll_cq(guilty.active->recv_cq, 1, &wc), 0);
+    return guilty.active->State() == IBV_QPS_ERR;
+  }));
+
+  Endpoint* end = innocent.active.get();
+  rdma_conn_param param = Param(Depths());
+  EXPECT_EQ(Api().connect(end->id, &param), -1);
+  EXPECT_EQ(ErrnoName(errno), "EINVAL");
+  EXPECT_EQ(end->State(), IBV_QPS_ERR);
+  EXPECT_EQ(end->PostRecv(5, end->Sge(0, 64)), 0);
+  end->held = false;
+  EXPECT_EQ(Statuses(end->TakeReceived(1)), "WR_FLUSH_ERR");
+  // Either takes the events of all.
+  EXPECT_TRUE(Until([&] {
+    return guilty.async.Count(IBV_EVENT_QP_FATAL, end->qp()) +
+               innocent.async.Count(IBV_EVENT_QP_FATAL, end->qp()) ==
+           1;
+  }));
+}
+
 TEST_F(CqOverflow, OthersGoOn) {
   Pair healthy;
   ASSERT_TRUE(healthy.ok());

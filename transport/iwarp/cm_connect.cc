@@ -315,12 +315,20 @@ void OnActiveDeadline(Id* id) { GiveUp(id, ETIMEDOUT, {}); }
 
 namespace {
 
+// There is one, and it can take a stream.
+bool CanConnect(Qp* qp) {
+  if (qp == nullptr) return false;
+  const std::lock_guard lock(qp->group->mutex);
+  FailIfCqIsDead(qp);
+  return qp->live == QpState::kIdle;
+}
+
 int StartConnect(Id* id, const rdma_conn_param* param) {
   const std::lock_guard lock(CmMutex());
   rdma_conn_param all = {};
   all.responder_resources = all.initiator_depth = UINT8_MAX;
   const rdma_conn_param* wanted = param == nullptr ? &all : param;
-  if (id->state != IdState::kRouted || ChooseQp(id, param) == nullptr ||
+  if (id->state != IdState::kRouted || !CanConnect(ChooseQp(id, param)) ||
       !DepthsOf(wanted, &id->stream.ird, &id->stream.ord)) {
     errno = EINVAL;
     return -1;

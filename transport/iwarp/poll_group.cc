@@ -302,20 +302,7 @@ void PollGroup::FailDeadCqs() {
   if (dead == dead_cqs_seen_) return;
   dead_cqs_seen_ = dead;
   const std::vector<Qp*> qps = qps_;
-  for (Qp* qp : qps) {
-    bool lost = false;
-    CloseCq();
-    for (ibv_cq* raw : {qp->send_cq, qp->recv_cq}) {
-      Cq* cq = Cq::From(raw);
-      const std::lock_guard lock(cq->lock);
-      lost |= cq->dead;
-    }
-    if (!lost) continue;
-    Failure failure;
-    failure.what = "its completion queue overflowed";
-    failure.async_event = IBV_EVENT_QP_FATAL;
-    Fail(qp, failure);
-  }
+  for (Qp* qp : qps) FailIfCqIsDead(qp);
 }
 
 }  // namespace sluice::iwarp

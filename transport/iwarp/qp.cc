@@ -113,6 +113,7 @@ int ReceiveQueue::Post(const ibv_recv_wr& wr) {
 bool AttachStream(Qp* qp, int fd, const StreamOptions& options,
                   absl::Span<const std::byte> first) {
   const GroupLock lock(qp->group.get());
+  FailIfCqIsDead(qp);
   if (qp->live != QpState::kIdle || qp->fd >= 0) {
     errno = EINVAL;
     return false;
@@ -208,6 +209,21 @@ void Fail(Qp* qp, const Failure& failure) {
 bool Invalidate(Qp* qp, uint32_t key, bool by_peer) {
   qp->group->LetGo();
   return qp->memory->Invalidate(key, qp->pd, by_peer);
+}
+
+void FailIfCqIsDead(Qp* qp) {
+  bool dead = false;
+  qp->group->CloseCq();
+  for (ibv_cq* raw : {qp->send_cq, qp->recv_cq}) {
+    Cq* cq = Cq::From(raw);
+    const std::lock_guard lock(cq->lock);
+    dead |= cq->dead;
+  }
+  if (!dead) return;
+  Failure failure;
+  failure.what = "its completion queue overflowed";
+  failure.async_event = IBV_EVENT_QP_FATAL;
+  Fail(qp, failure);
 }
 
 // --- completions ---

@@ -275,6 +275,9 @@ struct Failure {
 };
 // Error state: everything is flushed, the peer told.
 void Fail(Qp* qp, const Failure& failure);
+// Which a queue pair without a stream does when it is used next: no group
+// serves it.
+void FailIfCqIsDead(Qp* qp);
 // The stream ends without a word: the socket is closed.
 void CloseStream(Qp* qp);
 void FlushSends(Qp* qp);

@@ -166,6 +166,7 @@ int ModifyQp(ibv_qp* raw, ibv_qp_attr* attr, int attr_mask) {
     case IBV_QPS_INIT: {
       const GroupLock lock(qp->group.get());
       // librdmacm's users may ask for it when it is connected already.
+      if (qp->live == QpState::kIdle) FailIfCqIsDead(qp);
       if (qp->live == QpState::kError) return EINVAL;
       qp->initialised = true;
       break;
@@ -196,6 +197,7 @@ int QueryQp(ibv_qp* raw, ibv_qp_attr* attr, int /*attr_mask*/,
   std::memset(attr, 0, sizeof(*attr));
   {
     const GroupLock lock(qp->group.get());
+    if (qp->live == QpState::kIdle) FailIfCqIsDead(qp);
     attr->qp_state = attr->cur_qp_state = UserState(*qp);
     attr->qp_access_flags = static_cast<unsigned>(qp->access_flags);
     attr->max_rd_atomic = static_cast<uint8_t>(qp->ord);

@@ -122,6 +122,7 @@ int PostSend(ibv_qp* raw, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   {
     const GroupLock lock(qp->group.get());
     if (qp->live == QpState::kIdle) {
+      FailIfCqIsDead(qp);
       *bad_wr = wr;
       return EINVAL;
     }
@@ -155,6 +156,7 @@ int PostRecv(ibv_qp* raw, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   int error = 0;
   {
     const GroupLock lock(qp->group.get());
+    if (qp->live == QpState::kIdle) FailIfCqIsDead(qp);
     for (; wr != nullptr; wr = wr->next) {
       error = qp->receives.Post(*wr);
       if (error != 0) break;
