@@ -58,6 +58,15 @@ void PollGroup::TakeWake() {
   // Who wakes us may not have written yet: then a later round reads it.
   if (read(wake_fd_, &count, sizeof(count)) != sizeof(count)) return;
   woken_.exchange(false, std::memory_order_acq_rel);
+  std::vector<uint32_t> numbers;
+  {
+    const std::lock_guard lock(woken_mutex_);
+    numbers.swap(woken_qps_);
+  }
+  if (numbers.empty()) return;
+  for (Qp* qp : qps_) {
+    if (std::ranges::find(numbers, qp->qp_num) != numbers.end()) MarkReady(qp);
+  }
 }
 
 void PollGroup::CloseCq() {
@@ -73,10 +82,8 @@ void PollGroup::EndWait() {
 
 void PollGroup::WakeQp(uint32_t number) {
   {
-    const GroupLock lock(this);
-    for (Qp* qp : qps_) {
-      if (qp->qp_num == number) MarkReady(qp);
-    }
+    const std::lock_guard lock(woken_mutex_);
+    woken_qps_.push_back(number);
   }
   Wake();
 }

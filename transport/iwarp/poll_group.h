@@ -66,6 +66,7 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   // Makes it readable until somebody advances. Thread-safe.
   void Wake();
   // A receive has come for a queue pair of this group that waited for one.
+  // Under any lock but its own.
   void WakeQp(uint32_t number);
 
   // Reads and writes what can be, within bounds. True when there was more to do
@@ -152,6 +153,8 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   const int epoll_fd_;
   const int wake_fd_;
   std::atomic<bool> woken_{false};
+  std::mutex woken_mutex_;
+  std::vector<uint32_t> woken_qps_;  // numbers; guarded by woken_mutex_
   std::atomic<uint32_t> user_serial_{0};
   std::atomic<int> waiters_{0};
   int timer_fd_ = -1;

@@ -297,6 +297,7 @@ void FlushReceives(Qp* qp) {
     CompleteReceive(qp, qp->rx.receive.wr_id, IBV_WC_WR_FLUSH_ERR, 0, false, 0);
   }
   if (qp->shared_receives != nullptr) {
+    LeaveShared(qp->shared_receives, qp);
     if (qp->last_receive_told) return;
     qp->last_receive_told = true;
     PushQpEvent(qp, IBV_EVENT_QP_LAST_WQE_REACHED);

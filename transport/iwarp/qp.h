@@ -14,7 +14,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -236,6 +235,9 @@ struct Qp : ibv_qp, ListNode {
   uint64_t posted_bytes = 0;
   bool is_posted = false;  // on PollGroup::posted_
 
+  // --- guarded by the SRQ's lock ---
+  bool is_waiting = false;  // on Srq::waiting
+
   // --- guarded by ibv_qp::mutex ---
   uint32_t delivered_async_events = 0;
 };
@@ -369,13 +371,17 @@ struct Srq : ibv_srq {
   // --- guarded by `lock` ---
   ReceiveQueue receives;
   uint32_t limit = 0;
-  // Queue pairs that wait for a receive, by number.
-  std::vector<std::pair<std::shared_ptr<PollGroup>, uint32_t>> waiting;
+  // Queue pairs that wait for a receive, oldest first. As many as there are
+  // receives, those in front, are woken and no longer here: one that finds its
+  // receive taken comes back to the front, one that ends passes its turn on.
+  std::deque<Qp*> waiting;
   int users = 0;
   uint32_t delivered_async_events = 0;
 };
 // Takes a receive, and copies its SGEs to kSgeMax of them. False: there is
 // none; `qp` is woken when one comes.
 bool TakeShared(Srq* srq, Qp* qp, ReceiveEntry* entry, ibv_sge* sges);
+// The queue pair takes nothing any more.
+void LeaveShared(Srq* srq, Qp* qp);
 
 }  // namespace sluice::iwarp

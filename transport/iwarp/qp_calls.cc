@@ -138,9 +138,6 @@ int DestroyQp(ibv_qp* raw) {
   if (qp->shared_receives != nullptr) {
     const std::lock_guard lock(qp->shared_receives->lock);
     --qp->shared_receives->users;
-    std::erase_if(qp->shared_receives->waiting, [qp](const auto& waiting) {
-      return waiting.second == qp->qp_num;
-    });
   }
   Pd::From(qp->pd)->users.fetch_sub(1);
   pthread_cond_destroy(&qp->cond);

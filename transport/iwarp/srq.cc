@@ -19,24 +19,50 @@ void CheckLimit(Srq* srq) {
   PushAsyncEvent(srq->context, event);
 }
 
+// The next `count` of those that wait, for a receive each.
+void WakeWaiting(Srq* srq, uint32_t count) {
+  for (; count > 0 && !srq->waiting.empty(); --count) {
+    Qp* qp = srq->waiting.front();
+    srq->waiting.pop_front();
+    qp->is_waiting = false;
+    qp->group->WakeQp(qp->qp_num);
+  }
+}
+
+void StopWaiting(Srq* srq, Qp* qp) {
+  if (!qp->is_waiting) return;
+  qp->is_waiting = false;
+  std::erase(srq->waiting, qp);
+}
+
 }  // namespace
 
 bool TakeShared(Srq* srq, Qp* qp, ReceiveEntry* entry, ibv_sge* sges) {
   const std::lock_guard lock(srq->lock);
   if (srq->receives.count() == 0) {
-    const auto same = [qp](const auto& waiting) {
-      return waiting.second == qp->qp_num;
-    };
-    if (std::none_of(srq->waiting.begin(), srq->waiting.end(), same)) {
-      srq->waiting.emplace_back(qp->group, qp->qp_num);
+    if (qp->is_waiting) return false;
+    qp->is_waiting = true;
+    if (qp->rx.phase == Receiver::Phase::kWaiting) {
+      srq->waiting.push_front(qp);
+    } else {
+      srq->waiting.push_back(qp);
     }
     return false;
   }
+  StopWaiting(srq, qp);
   *entry = *srq->receives.Front();
   std::copy_n(entry->sges, entry->sge_count, sges);
   ++srq->receives.head;
   CheckLimit(srq);
   return true;
+}
+
+void LeaveShared(Srq* srq, Qp* qp) {
+  const std::lock_guard lock(srq->lock);
+  const bool had_turn =
+      !qp->is_waiting && qp->rx.phase == Receiver::Phase::kWaiting;
+  StopWaiting(srq, qp);
+  if (had_turn && srq->receives.count() > 0) WakeWaiting(srq, 1);
 }
 
 ibv_srq* CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr) {
@@ -110,17 +136,15 @@ int QuerySrq(ibv_srq* raw, ibv_srq_attr* attr) {
 int PostSrqRecv(ibv_srq* raw, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   Srq* srq = Srq::From(raw);
   int error = 0;
-  decltype(srq->waiting) waiting;
-  {
-    const std::lock_guard lock(srq->lock);
-    for (; wr != nullptr; wr = wr->next) {
-      error = srq->receives.Post(*wr);
-      if (error != 0) break;
-    }
-    if (error != 0) *bad_wr = wr;
-    if (srq->receives.count() > 0) waiting.swap(srq->waiting);
+  const std::lock_guard lock(srq->lock);
+  uint32_t posted = 0;
+  for (; wr != nullptr; wr = wr->next) {
+    error = srq->receives.Post(*wr);
+    if (error != 0) break;
+    ++posted;
   }
-  for (const auto& [group, number] : waiting) group->WakeQp(number);
+  if (error != 0) *bad_wr = wr;
+  WakeWaiting(srq, posted);
   return error;
 }
 

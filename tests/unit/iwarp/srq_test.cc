@@ -113,6 +113,85 @@ TEST_F(SrqTest, WhoWaitsGetsTheNextReceive) {
   EXPECT_EQ(DestroyQp(qp), 0);
 }
 
+// No more than have something to take, and those first that came first.
+TEST_F(SrqTest, AReceiveWakesOne) {
+  constexpr size_t kCount = 5;
+  RawStream raws[kCount];
+  std::vector<ibv_qp*> qps;
+  for (RawStream& raw : raws) {
+    qps.push_back(Attach(&raw));
+    ASSERT_TRUE(raw.Send(Send(1)));
+    EXPECT_EQ(Poll().size(), 0U);
+  }
+  EXPECT_EQ(waiting_count(), kCount);
+
+  for (size_t i = 0; i < kCount; ++i) {
+    PostReceive(i);
+    EXPECT_EQ(waiting_count(), kCount - i - 1);
+    const std::vector<ibv_wc> done = Poll();
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].qp_num, qps[i]->qp_num);
+  }
+  for (ibv_qp* qp : qps) EXPECT_EQ(DestroyQp(qp), 0);
+}
+
+// Whose receive another one took is the next again.
+TEST_F(SrqTest, WhoFindsNothingKeepsItsTurn) {
+  RawStream raws[3];
+  ibv_qp* qps[3];
+  for (int i = 0; i < 2; ++i) {
+    qps[i] = Attach(&raws[i]);
+    ASSERT_TRUE(raws[i].Send(Send(1)));
+    EXPECT_EQ(Poll().size(), 0U);
+  }
+  qps[2] = Attach(&raws[2]);
+  Poll();
+  PostReceive(1);
+  ReceiveEntry entry;
+  ibv_sge sges[kSgeMax];
+  ASSERT_TRUE(TakeShared(Srq::From(srq_), Qp::From(qps[2]), &entry, sges));
+
+  EXPECT_EQ(Poll().size(), 0U);
+  EXPECT_EQ(waiting_count(), 2U);
+  PostReceive(2);
+  const std::vector<ibv_wc> done = Poll();
+
+  ASSERT_EQ(done.size(), 1U);
+  EXPECT_EQ(done[0].qp_num, qps[0]->qp_num);
+  for (ibv_qp* qp : qps) EXPECT_EQ(DestroyQp(qp), 0);
+}
+
+// One that ends between its wake-up and its turn.
+TEST_F(SrqTest, ATurnIsPassedOn) {
+  for (const bool destroyed : {false, true}) {
+    RawStream first;
+    ibv_qp* dying = Attach(&first);
+    ASSERT_TRUE(first.Send(Send(1)));
+    EXPECT_EQ(Poll().size(), 0U);
+    RawStream second;
+    ibv_qp* next = Attach(&second);
+    ASSERT_TRUE(second.Send(Send(1)));
+    EXPECT_EQ(Poll().size(), 0U);
+    PostReceive(7);
+
+    if (destroyed) {
+      EXPECT_EQ(DestroyQp(dying), 0);
+    } else {
+      ibv_qp_attr attr = {};
+      attr.qp_state = IBV_QPS_ERR;
+      EXPECT_EQ(ModifyQp(dying, &attr, IBV_QP_STATE), 0);
+    }
+
+    const std::vector<ibv_wc> done = Poll();
+    ASSERT_EQ(done.size(), 1U);
+    EXPECT_EQ(done[0].qp_num, next->qp_num);
+    if (!destroyed) {
+      EXPECT_EQ(DestroyQp(dying), 0);
+    }
+    EXPECT_EQ(DestroyQp(next), 0);
+  }
+}
+
 // Peers that come, send and go leave nothing behind.
 TEST_F(SrqTest, WhoIsGoneDoesNotWait) {
   for (int i = 0; i < 100; ++i) {
