@@ -399,6 +399,71 @@ TEST_F(Notify, ChannelOfTheSendCqAlone) {
   }
 }
 
+// Two queue pairs, each of which completes its READs where the other one has
+// its receives: who sleeps over either channel is woken, whether or not
+// somebody sleeps over the other one.
+TEST_F(Notify, CrosswiseChannels) {
+  PairOptions options;
+  options.active.one_channel = false;
+  Pair straight(options);
+  ASSERT_TRUE(straight.ok());
+  options.active.send_cq = straight.active->recv_cq;
+  options.active.recv_cq = straight.active->send_cq;
+  options.greet = false;  // either end could take its completions
+  Pair crossed(options);
+  ASSERT_TRUE(crossed.ok());
+  Pair* pairs[] = {&straight, &crossed};
+  ibv_comp_channel* channels[] = {straight.active->send_channel,
+                                  straight.active->recv_channel};
+  straight.active->held = crossed.active->held = true;
+  std::atomic<int> asleep{0};
+  std::atomic<int> done{0};
+  std::atomic<int> woken{0};
+  const auto wait = [&](int which) {
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    bool slept = false;
+    while (Api().get_cq_event(channels[which], &cq, &context) != 0) {
+      if (!slept) ++asleep;
+      slept = true;
+      if (!IsReadable(channels[which]->fd, Scaled(absl::Seconds(5)))) break;
+    }
+    if (!slept) ++asleep;
+    if (cq != nullptr) {
+      Api().ack_cq_events(cq, 1);
+      ++woken;
+    }
+    ++done;
+  };
+  for (int round = 0; round < 30; ++round) {
+    const int waiters = round % 3 + 1;  // one bit each
+    SCOPED_TRACE(waiters);
+    asleep = done = woken = 0;
+    int count = 0;
+    std::vector<std::thread> threads;
+    for (int which = 0; which < 2; ++which) {
+      if ((waiters >> which & 1) == 0) continue;
+      ++count;
+      Endpoint* end = pairs[which]->active.get();
+      Arm(end->send_cq);
+      EXPECT_EQ(end->PostRead(5, end->Sge(0, 64), pairs[which]->passive->At(0)),
+                0);
+      threads.emplace_back(wait, which);
+    }
+    while (asleep < count) std::this_thread::yield();
+    // The answers, which the passive sides give.
+    EXPECT_TRUE(Until([&] { return done == count; }));
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(woken, count);
+    ibv_wc wc;
+    for (int which = 0; which < 2; ++which) {
+      if ((waiters >> which & 1) == 0) continue;
+      ASSERT_EQ(ibv_poll_cq(pairs[which]->active->send_cq, 1, &wc), 1);
+      EXPECT_EQ(StatusName(wc.status), "SUCCESS");
+    }
+  }
+}
+
 TEST_F(Notify, DestroyDropsUnfetchedEvents) {
   ibv_comp_channel* channel = Api().create_comp_channel(Device().context);
   ASSERT_NE(channel, nullptr);

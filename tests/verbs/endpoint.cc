@@ -44,7 +44,9 @@ Endpoint::Endpoint(rdma_cm_id* from, const EndpointOptions& options)
   send_cq = options.send_cq != nullptr ? options.send_cq
                                        : Api().create_cq(id->verbs, options.cqe,
                                                          this, send_channel, 0);
-  recv_cq = Api().create_cq(id->verbs, options.cqe, this, recv_channel, 0);
+  recv_cq = options.recv_cq != nullptr ? options.recv_cq
+                                       : Api().create_cq(id->verbs, options.cqe,
+                                                         this, recv_channel, 0);
   if (send_cq == nullptr || recv_cq == nullptr) return;
   ibv_qp_init_attr attr = {};
   attr.send_cq = send_cq;
@@ -65,7 +67,8 @@ Endpoint::~Endpoint() {
   DestroyQp();
   EXPECT_EQ(Api().destroy_id(id), 0);
   for (ibv_cq* cq : {send_cq, recv_cq}) {
-    if (cq == nullptr || cq == options_.send_cq) continue;
+    const bool is_others = cq == options_.send_cq || cq == options_.recv_cq;
+    if (cq == nullptr || is_others) continue;
     EXPECT_EQ(Api().destroy_cq(cq), 0);
   }
   if (recv_channel != nullptr && recv_channel != send_channel) {

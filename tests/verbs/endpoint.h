@@ -29,7 +29,9 @@ struct EndpointOptions {
   size_t memory_bytes = 256 * 1024;
   ibv_pd* pd = nullptr;  // a shared one; null: its own
   ibv_srq* srq = nullptr;
-  ibv_cq* send_cq = nullptr;  // another's, which outlives it; null: its own
+  // Another's, which outlives it; null: its own.
+  ibv_cq* send_cq = nullptr;
+  ibv_cq* recv_cq = nullptr;
 };
 
 // An element of a send queue.

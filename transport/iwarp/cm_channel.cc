@@ -11,6 +11,7 @@
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/cm.h"
 #include "transport/iwarp/options.h"
+#include "transport/iwarp/wait.h"
 
 namespace sluice::iwarp {
 namespace {
@@ -26,12 +27,6 @@ void CloseChannel(EventChannel* channel) {
     if (fd >= 0) close(fd);
   }
   delete channel;
-}
-
-bool AddDescriptor(int epoll_fd, int fd) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 using Groups = std::vector<std::shared_ptr<PollGroup>>;
@@ -190,8 +185,8 @@ rdma_event_channel* CreateEventChannel() {
       timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   const bool made = channel->epoll_fd >= 0 && channel->timer_fd >= 0 &&
                     channel->events.fd() >= 0 &&
-                    AddDescriptor(channel->epoll_fd, channel->events.fd()) &&
-                    AddDescriptor(channel->epoll_fd, channel->timer_fd);
+                    WatchReadable(channel->epoll_fd, channel->events.fd()) &&
+                    WatchReadable(channel->epoll_fd, channel->timer_fd);
   channel->fd = channel->epoll_fd;
   if (made) return channel;
   const int error = errno;

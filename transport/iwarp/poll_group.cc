@@ -13,6 +13,7 @@
 #include "transport/iwarp/helper.h"
 #include "transport/iwarp/options.h"
 #include "transport/iwarp/qp.h"
+#include "transport/iwarp/wait.h"
 
 namespace sluice::iwarp {
 namespace {
@@ -22,11 +23,19 @@ namespace {
 // socket is full: where it has room, everybody would be told so for ever.
 constexpr uint32_t kSocketEvents = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
+bool ControlSocket(int epoll_fd, int operation, Qp* qp) {
+  epoll_event event = {};
+  event.events = kSocketEvents | (qp->tx.blocked ? EPOLLOUT : 0u);
+  event.data.ptr = qp;
+  return epoll_ctl(epoll_fd, operation, qp->fd, &event) == 0;
+}
+
 }  // namespace
 
 PollGroup::PollGroup()
     : epoll_fd_(epoll_create1(EPOLL_CLOEXEC)),
-      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      progress_fd_(epoll_fd_) {
   if (wake_fd_ >= 0) Watch(wake_fd_);
 }
 
@@ -34,13 +43,30 @@ PollGroup::~PollGroup() {
   SLUICE_CHECK(qps_.empty());
   if (timer_fd_ >= 0) close(timer_fd_);
   if (wake_fd_ >= 0) close(wake_fd_);
+  if (progress_fd_ != epoll_fd_) close(progress_fd_);
   if (epoll_fd_ >= 0) close(epoll_fd_);
 }
 
-bool PollGroup::Watch(int fd) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  return epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) == 0;
+bool PollGroup::Watch(int fd) { return WatchReadable(epoll_fd_, fd); }
+
+int PollGroup::SplitProgress() {
+  const std::lock_guard lock(mutex);
+  if (progress_fd_ != epoll_fd_) return progress_fd_;
+  const int made = epoll_create1(EPOLL_CLOEXEC);
+  if (made < 0) return -1;
+  for (const int fd : {wake_fd_, timer_fd_}) {
+    if (fd < 0) continue;
+    epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+    WatchReadable(made, fd);
+  }
+  // What is in a socket is told again.
+  for (Qp* qp : qps_) {
+    epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, qp->fd, nullptr);
+    ControlSocket(made, EPOLL_CTL_ADD, qp);
+  }
+  Watch(made);
+  progress_fd_ = made;
+  return made;
 }
 
 void PollGroup::Wake() {
@@ -89,17 +115,14 @@ void PollGroup::WakeQp(uint32_t number) {
 }
 
 bool PollGroup::Add(Qp* qp) {
-  epoll_event event = {};
-  event.events = kSocketEvents;
-  event.data.ptr = qp;
-  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, qp->fd, &event) != 0) return false;
+  if (!ControlSocket(progress_fd_, EPOLL_CTL_ADD, qp)) return false;
   qps_.push_back(qp);
   MarkReady(qp);
   return true;
 }
 
 void PollGroup::Remove(Qp* qp) {
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, qp->fd, nullptr);
+  epoll_ctl(progress_fd_, EPOLL_CTL_DEL, qp->fd, nullptr);
   qps_.erase(std::find(qps_.begin(), qps_.end(), qp));
   if (qp->linked()) ready_.Remove(qp);
   if (qp->tx.blocked) --blocked_count_;
@@ -113,10 +136,7 @@ void PollGroup::SetBlocked(Qp* qp, bool blocked) {
   if (qp->tx.blocked == blocked) return;
   qp->tx.blocked = blocked;
   blocked_count_ += blocked ? 1 : -1;
-  epoll_event event = {};
-  event.events = kSocketEvents | (blocked ? EPOLLOUT : 0u);
-  event.data.ptr = qp;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, qp->fd, &event);
+  ControlSocket(progress_fd_, EPOLL_CTL_MOD, qp);
 }
 
 void PollGroup::MarkReady(Qp* qp) {
@@ -172,8 +192,7 @@ void PollGroup::Follow(const std::shared_ptr<PollGroup>& other) {
   }
   followed_.push_back({other, 1});
   follows_.store(true, std::memory_order_release);
-  // Two that follow each other: only one of them is woken.
-  Watch(other->epoll_fd());
+  Watch(other->SplitProgress());
 }
 
 void PollGroup::Unfollow(const std::shared_ptr<PollGroup>& other) {
@@ -182,7 +201,7 @@ void PollGroup::Unfollow(const std::shared_ptr<PollGroup>& other) {
       std::find_if(followed_.begin(), followed_.end(),
                    [&](const Followed& one) { return one.group == other; });
   if (--found->count > 0) return;
-  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, other->epoll_fd(), nullptr);
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, other->SplitProgress(), nullptr);
   followed_.erase(found);
   follows_.store(!followed_.empty(), std::memory_order_release);
 }
@@ -243,7 +262,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
 
 void PollGroup::CollectReady() {
   epoll_event events[kEpollBatch];
-  const int count = epoll_wait(epoll_fd_, events, kEpollBatch, 0);
+  const int count = epoll_wait(progress_fd_, events, kEpollBatch, 0);
   for (int i = 0; i < count; ++i) {
     Qp* qp = static_cast<Qp*>(events[i].data.ptr);
     if (qp == nullptr) continue;  // of those that are only waited for
@@ -268,7 +287,7 @@ void PollGroup::SetDeadline(int64_t nanos) {
     timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     // Without it, deadlines are seen by who polls, and by no sleeper.
     if (timer_fd_ < 0) return;
-    Watch(timer_fd_);
+    WatchReadable(progress_fd_, timer_fd_);
   }
   ArmTimer(timer_fd_, nanos);
 }

@@ -142,6 +142,9 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   void CheckDeadlines();
   void FailDeadCqs();
 
+  // progress_fd_, apart from epoll_fd_. -1: no descriptor was left.
+  int SplitProgress();
+
   struct Followed {
     std::shared_ptr<PollGroup> group;
     int count;
@@ -152,6 +155,10 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
 
   const int epoll_fd_;
   const int wake_fd_;
+  // Where all is watched that this group's progress waits for: epoll_fd_, or,
+  // as soon as it is followed, one that epoll_fd_ and the followers watch. It
+  // holds no other epoll, so that two may follow each other.
+  int progress_fd_;
   std::atomic<bool> woken_{false};
   std::mutex woken_mutex_;
   std::vector<uint32_t> woken_qps_;  // numbers; guarded by woken_mutex_

@@ -20,12 +20,16 @@ bool WaitReadable(int fd, int wait_fd) {
   return poll(&wait, 1, -1) >= 0;
 }
 
+bool WatchReadable(int epoll_fd, int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
 int MakeWaitFd(int fd) {
   const int made = epoll_create1(EPOLL_CLOEXEC);
   if (made < 0) return -1;
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  if (epoll_ctl(made, EPOLL_CTL_ADD, fd, &event) == 0) return made;
+  if (WatchReadable(made, fd)) return made;
   const int error = errno;
   close(made);
   errno = error;

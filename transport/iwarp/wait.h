@@ -7,6 +7,10 @@ namespace sluice::iwarp {
 // that the program sees: then false, with EAGAIN. False with EINTR, too.
 bool WaitReadable(int fd, int wait_fd);
 
+// That one is readable, or comes out of its epoll_wait, while `fd` is. False:
+// the kernel refuses.
+bool WatchReadable(int epoll_fd, int fd);
+
 // A descriptor that is readable while `fd` is, and has flags of its own. -1
 // with errno.
 int MakeWaitFd(int fd);
