@@ -1,43 +1,16 @@
 // The table: every call of fake_verbs_calls.h behind a guard that counts it
 // and makes it fail when a fault says so.
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <type_traits>
 
 #include "tests/support/fake_verbs.h"
 #include "tests/support/fake_verbs_calls.h"
 #include "tests/support/fake_verbs_fabric.h"
+#include "transport/verbs/call_guard.h"
 
 namespace sluice {
 namespace fake {
 namespace {
-
-// A string literal as a template argument.
-template <size_t kSize>
-struct Name {
-  consteval Name(const char (&literal)[kSize]) {  // NOLINT: implicit by design
-    std::copy_n(literal, kSize, text);
-  }
-  char text[kSize];
-};
-
-// How a call reports an errno, and whether FailAnyCall counts it.
-enum class Style {
-  kReturnsErrno,
-  kSetsErrno,  // null or -1
-  kUncountedReturnsErrno,
-  kUncountedSetsErrno,
-};
-
-constexpr bool Counts(Style style) {
-  return style == Style::kReturnsErrno || style == Style::kSetsErrno;
-}
-
-constexpr bool ReturnsErrno(Style style) {
-  return style == Style::kReturnsErrno ||
-         style == Style::kUncountedReturnsErrno;
-}
 
 Fabric* FabricOf(ibv_context* context) {
   return Context::From(context)->fabric;
@@ -64,30 +37,27 @@ Fabric* HandleFabric(First first, Rest...) {
 }
 Fabric* HandleFabric() { return FabricOf(); }
 
-template <Name kName, Style kStyle, auto kCall>
-struct Guard;
-
-template <Name kName, Style kStyle, typename Result, typename... Args,
-          Result (*kCall)(Args...)>
-struct Guard<kName, kStyle, kCall> {
-  static Result Call(Args... args) {
-    const int error =
-        CountCall(HandleFabric(args...), kName.text, Counts(kStyle));
-    if (error == 0) return kCall(args...);
-    if constexpr (ReturnsErrno(kStyle)) return error;
-    errno = error;
-    if constexpr (std::is_pointer_v<Result>) {
-      return nullptr;
-    } else {
-      return -1;
-    }
+// Of the fabric that the handle belongs to; FailAnyCall counts the call or not.
+template <bool kCounts>
+struct FaultSource {
+  template <typename... Args>
+  static int ErrorOf(const char* name, Args... args) {
+    return CountCall(HandleFabric(args...), name, kCounts);
   }
 };
 
-constexpr auto kReturns = Style::kReturnsErrno;
-constexpr auto kSets = Style::kSetsErrno;
-constexpr auto kReleaseReturns = Style::kUncountedReturnsErrno;
-constexpr auto kReleaseSets = Style::kUncountedSetsErrno;
+template <CallName kName, auto kCall>
+constexpr auto kReturns =
+    &CallGuard<kName, FaultSource<true>, kReturnsErrno, kCall>::Call;
+template <CallName kName, auto kCall>
+constexpr auto kSets =
+    &CallGuard<kName, FaultSource<true>, kSetsErrno, kCall>::Call;
+template <CallName kName, auto kCall>
+constexpr auto kReleaseReturns =
+    &CallGuard<kName, FaultSource<false>, kReturnsErrno, kCall>::Call;
+template <CallName kName, auto kCall>
+constexpr auto kReleaseSets =
+    &CallGuard<kName, FaultSource<false>, kSetsErrno, kCall>::Call;
 
 // The fabric has no shared receive queues.
 ibv_srq* NoSrq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attr*/) {
@@ -97,54 +67,50 @@ ibv_srq* NoSrq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attr*/) {
 
 constexpr VerbsApi kTable = {
     .name = "fake",
-    .get_device_list =
-        &Guard<"get_device_list", kReleaseSets, &GetDeviceList>::Call,
+    .get_device_list = kReleaseSets<"get_device_list", &GetDeviceList>,
     .free_device_list = &FreeDeviceList,
     .get_device_name = &GetDeviceName,
-    .query_device = &Guard<"query_device", kReturns, &QueryDevice>::Call,
-    .query_port = &Guard<"query_port", kReturns, &QueryPort>::Call,
-    .get_async_event =
-        &Guard<"get_async_event", kReleaseSets, &GetAsyncEvent>::Call,
+    .query_device = kReturns<"query_device", &QueryDevice>,
+    .query_port = kReturns<"query_port", &QueryPort>,
+    .get_async_event = kReleaseSets<"get_async_event", &GetAsyncEvent>,
     .ack_async_event = &AckAsyncEvent,
-    .alloc_pd = &Guard<"alloc_pd", kSets, &AllocPd>::Call,
-    .dealloc_pd = &Guard<"dealloc_pd", kReleaseReturns, &DeallocPd>::Call,
-    .reg_mr = &Guard<"reg_mr", kSets, &RegMr>::Call,
-    .dereg_mr = &Guard<"dereg_mr", kReleaseReturns, &DeregMr>::Call,
-    .create_comp_channel =
-        &Guard<"create_comp_channel", kSets, &CreateCompChannel>::Call,
-    .destroy_comp_channel = &Guard<"destroy_comp_channel", kReleaseReturns,
-                                   &DestroyCompChannel>::Call,
-    .create_cq = &Guard<"create_cq", kSets, &CreateCq>::Call,
-    .destroy_cq = &Guard<"destroy_cq", kReleaseReturns, &DestroyCq>::Call,
-    .get_cq_event = &Guard<"get_cq_event", kReleaseSets, &GetCqEvent>::Call,
+    .alloc_pd = kSets<"alloc_pd", &AllocPd>,
+    .dealloc_pd = kReleaseReturns<"dealloc_pd", &DeallocPd>,
+    .reg_mr = kSets<"reg_mr", &RegMr>,
+    .dereg_mr = kReleaseReturns<"dereg_mr", &DeregMr>,
+    .create_comp_channel = kSets<"create_comp_channel", &CreateCompChannel>,
+    .destroy_comp_channel =
+        kReleaseReturns<"destroy_comp_channel", &DestroyCompChannel>,
+    .create_cq = kSets<"create_cq", &CreateCq>,
+    .destroy_cq = kReleaseReturns<"destroy_cq", &DestroyCq>,
+    .get_cq_event = kReleaseSets<"get_cq_event", &GetCqEvent>,
     .ack_cq_events = &AckCqEvents,
     .create_srq = &NoSrq,
     .destroy_srq = [](ibv_srq*) { return EOPNOTSUPP; },
     .modify_srq = [](ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; },
     .query_srq = [](ibv_srq*, ibv_srq_attr*) { return EOPNOTSUPP; },
-    .modify_qp = &Guard<"modify_qp", kReturns, &ModifyQp>::Call,
-    .query_qp = &Guard<"query_qp", kReturns, &QueryQp>::Call,
-    .create_event_channel =
-        &Guard<"create_event_channel", kSets, &CreateEventChannel>::Call,
+    .modify_qp = kReturns<"modify_qp", &ModifyQp>,
+    .query_qp = kReturns<"query_qp", &QueryQp>,
+    .create_event_channel = kSets<"create_event_channel", &CreateEventChannel>,
     .destroy_event_channel = &DestroyEventChannel,
-    .get_cm_event = &Guard<"get_cm_event", kReleaseSets, &GetCmEvent>::Call,
-    .ack_cm_event = &Guard<"ack_cm_event", kReleaseSets, &AckCmEvent>::Call,
-    .create_id = &Guard<"create_id", kSets, &CreateId>::Call,
-    .destroy_id = &Guard<"destroy_id", kReleaseSets, &DestroyId>::Call,
-    .set_option = &Guard<"set_option", kSets, &SetOption>::Call,
-    .bind_addr = &Guard<"bind_addr", kSets, &BindAddr>::Call,
-    .resolve_addr = &Guard<"resolve_addr", kSets, &ResolveAddr>::Call,
-    .resolve_route = &Guard<"resolve_route", kSets, &ResolveRoute>::Call,
-    .create_qp = &Guard<"create_qp", kSets, &CreateQp>::Call,
+    .get_cm_event = kReleaseSets<"get_cm_event", &GetCmEvent>,
+    .ack_cm_event = kReleaseSets<"ack_cm_event", &AckCmEvent>,
+    .create_id = kSets<"create_id", &CreateId>,
+    .destroy_id = kReleaseSets<"destroy_id", &DestroyId>,
+    .set_option = kSets<"set_option", &SetOption>,
+    .bind_addr = kSets<"bind_addr", &BindAddr>,
+    .resolve_addr = kSets<"resolve_addr", &ResolveAddr>,
+    .resolve_route = kSets<"resolve_route", &ResolveRoute>,
+    .create_qp = kSets<"create_qp", &CreateQp>,
     .destroy_qp = &DestroyQp,
-    .connect = &Guard<"connect", kSets, &Connect>::Call,
-    .listen = &Guard<"listen", kSets, &Listen>::Call,
-    .accept = &Guard<"accept", kSets, &Accept>::Call,
-    .reject = &Guard<"reject", kSets, &Reject>::Call,
-    .disconnect = &Guard<"disconnect", kSets, &Disconnect>::Call,
-    .migrate_id = &Guard<"migrate_id", kSets, &MigrateId>::Call,
+    .connect = kSets<"connect", &Connect>,
+    .listen = kSets<"listen", &Listen>,
+    .accept = kSets<"accept", &Accept>,
+    .reject = kSets<"reject", &Reject>,
+    .disconnect = kSets<"disconnect", &Disconnect>,
+    .migrate_id = kSets<"migrate_id", &MigrateId>,
     .get_src_port = &GetSrcPort,
-    .get_devices = &Guard<"get_devices", kSets, &GetDevices>::Call,
+    .get_devices = kSets<"get_devices", &GetDevices>,
     .free_devices = &FreeDevices,
 };
 

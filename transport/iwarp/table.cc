@@ -1,50 +1,26 @@
 // VerbsApi::Iwarp(): the provider's functions, each behind a guard that makes
 // it fail when a fault says so.
-#include <algorithm>
-#include <cerrno>
-#include <cstddef>
-#include <type_traits>
-
 #include "transport/iwarp/calls.h"
 #include "transport/iwarp/faults.h"
+#include "transport/verbs/call_guard.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice {
 namespace iwarp {
 namespace {
 
-// A string literal as a template argument.
-template <size_t kSize>
-struct Name {
-  consteval Name(const char (&literal)[kSize]) {  // NOLINT: implicit by design
-    std::copy_n(literal, kSize, text);
-  }
-  char text[kSize];
-};
-
-template <Name kName, bool kReturnsErrno, auto kCall>
-struct Guard;
-
-template <Name kName, bool kReturnsErrno, typename Result, typename... Args,
-          Result (*kCall)(Args...)>
-struct Guard<kName, kReturnsErrno, kCall> {
-  static Result Call(Args... args) {
-    const int error = Faults::Get().CallError(kName.text);
-    if (error == 0) return kCall(args...);
-    if constexpr (kReturnsErrno) return error;
-    errno = error;
-    if constexpr (std::is_pointer_v<Result>) {
-      return nullptr;
-    } else {
-      return -1;
-    }
+struct FaultSource {
+  template <typename... Args>
+  static int ErrorOf(const char* name, Args... /*args*/) {
+    return Faults::Get().CallError(name);
   }
 };
 
-template <Name kName, auto kCall>
-constexpr auto kReturns = &Guard<kName, true, kCall>::Call;
-template <Name kName, auto kCall>
-constexpr auto kSets = &Guard<kName, false, kCall>::Call;
+template <CallName kName, auto kCall>
+constexpr auto kReturns =
+    &CallGuard<kName, FaultSource, kReturnsErrno, kCall>::Call;
+template <CallName kName, auto kCall>
+constexpr auto kSets = &CallGuard<kName, FaultSource, kSetsErrno, kCall>::Call;
 
 constexpr VerbsApi kTable = {
     .name = "iwarp",
