@@ -50,6 +50,22 @@ install_packages() {
   fi
 }
 
+# Waits until sluiced, the process PID, has written to FILE on which port of
+# 127.0.0.1 it listens, and prints that; nothing where it ended, or took half a
+# minute.
+sluiced_port() {
+  local file=$1 pid=$2 port i
+  for ((i = 0; i < 300; i++)); do
+    port=$(sed -n 's/^listening rdma 127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$file")
+    if [ -n "$port" ]; then
+      say "$port"
+      return
+    fi
+    kill -0 "$pid" 2>/dev/null || return 0
+    sleep 0.1
+  done
+}
+
 # Where machines randomise more address bits than g++ 12's and clang 16's
 # sanitizers can place their shadow memory around, programs run without: prints
 # the words to put before a command.

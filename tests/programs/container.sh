@@ -4,7 +4,8 @@
 # does without, passes the protocol suite's I/O, and ends with 0.
 #
 #   container.sh PLAIN_CONTAINER SLUICED CONFORMANCE_TEST
-set -euo pipefail
+# shellcheck source=tools/lib.sh
+. "$(dirname "$0")/../../tools/lib.sh"
 folder=$(mktemp -d)
 pid=
 finish() {
@@ -33,13 +34,7 @@ nqn=nqn.2026-11.io.sluice:container
 "$folder/plain_container" "$folder/sluiced" --export "$folder/disk.img" --nqn $nqn --listen 127.0.0.1:0 \
   > "$folder/sluiced.out" 2> "$folder/sluiced.log" &
 pid=$!
-port=
-for ((i = 0; i < 300; i++)); do
-  port=$(sed -n 's/^listening rdma 127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$folder/sluiced.out")
-  [ -z "$port" ] || break
-  kill -0 $pid 2> /dev/null || fail "sluiced ended"
-  sleep 0.1
-done
+port=$(sluiced_port "$folder/sluiced.out" $pid)
 [ -n "$port" ] || fail "sluiced did not get ready"
 if [ "$(id -u)" = 0 ]; then
   [ "$(awk '/^Uid:/ { print $3 }' /proc/$pid/status)" = 65534 ] || fail "it is not an ordinary user"
