@@ -2,20 +2,10 @@
 #include <algorithm>
 
 #include "tests/support/fake_verbs_fabric.h"
+#include "transport/verbs/wc_opcode.h"
 
 namespace sluice::fake {
 namespace {
-
-ibv_wc_opcode CompletionOpcode(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    default:
-      return IBV_WC_SEND;
-  }
-}
 
 // With an error only wr_id, status and qp_num mean anything: the rest is
 // nonsense, on purpose.
@@ -37,7 +27,7 @@ void Complete(Qp* qp, const SendWr& wr, ibv_wc_status status) {
   CqEntry entry;
   entry.wc = ErrorCompletion(*qp, wr.wr_id, status);
   if (status == IBV_WC_SUCCESS) {
-    entry.wc.opcode = CompletionOpcode(wr.opcode);
+    entry.wc.opcode = WcOpcodeOf(wr.opcode);
     entry.wc.byte_len = wr.length_bytes;
   }
   entry.freed_sends = 1 + qp->unsignalled_done;

@@ -15,22 +15,10 @@
 #include "core/log.h"
 #include "transport/iwarp/deadline.h"
 #include "transport/iwarp/options.h"
+#include "transport/verbs/wc_opcode.h"
 
 namespace sluice::iwarp {
 namespace {
-
-ibv_wc_opcode CompletionOpcode(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    case IBV_WR_LOCAL_INV:
-      return IBV_WC_LOCAL_INV;
-    default:
-      return IBV_WC_SEND;
-  }
-}
 
 // Payload of a segment at most: what fits one of TCP's, in multiples of 8 so
 // that only the last one of a message needs padding [iwarp §1.7].
@@ -232,7 +220,7 @@ void CompleteSend(Qp* qp, const SendEntry& entry, ibv_wc_status status) {
   ibv_wc wc = {};
   wc.wr_id = entry.wr_id;
   wc.status = status;
-  wc.opcode = CompletionOpcode(entry.opcode);
+  wc.opcode = WcOpcodeOf(entry.opcode);
   wc.byte_len = entry.length_bytes;
   wc.qp_num = qp->qp_num;
   AddCompletion(qp->group.get(), Cq::From(qp->send_cq), wc,
