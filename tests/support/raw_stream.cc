@@ -22,14 +22,6 @@ constexpr size_t kMpaHeader = 20;
 constexpr uint8_t kFlagCrc = 0x40;
 constexpr uint8_t kFlagEnhanced = 0x10;
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
-}
-
 uint32_t CrcOf(const Bytes& bytes, size_t count) {
   iwarp::Crc32c crc;
   crc.Add(bytes.data(), count);
@@ -54,6 +46,14 @@ uint64_t ReadNumber(const Bytes& from, size_t at, size_t bytes) {
 }
 
 }  // namespace
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
 
 Bytes ToBytes(std::string_view text) {
   Bytes bytes(text.size());

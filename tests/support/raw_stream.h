@@ -11,6 +11,7 @@
 // while it moves the provider.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -85,6 +86,8 @@ bool IsSealed(const Bytes& fpdu, bool crc);
 Bytes PayloadOf(const Bytes& fpdu, size_t header_bytes);
 
 // --- the stream ---
+
+sockaddr_in Loopback(uint16_t port);  // on 127.0.0.1
 
 class RawStream {
  public:

@@ -30,6 +30,15 @@ class WireConnect : public WireTest {
     return connection;
   }
 
+  // One that has got so much of the reply.
+  WireConnection* BeginReply(RawStream* raw, const Bytes& start) {
+    Bytes request;
+    WireConnection* connection = Begin(raw, &request);
+    EXPECT_TRUE(raw->Send(start));
+    Settle();
+    return connection;
+  }
+
   void TakeRequest(RawStream* raw, Bytes* request) {
     *raw = RawStream();
     EXPECT_TRUE(side_.Until([&] {
@@ -104,10 +113,7 @@ TEST_F(WireConnect, AReplyMayComeInPieces) {
   for (size_t cut = 1; cut < reply.size(); ++cut) {
     SCOPED_TRACE(cut);
     RawStream raw;
-    Bytes request;
-    WireConnection* connection = Begin(&raw, &request);
-    ASSERT_TRUE(raw.Send(First(reply, cut)));
-    Settle();
+    WireConnection* connection = BeginReply(&raw, First(reply, cut));
     EXPECT_FALSE(connection->Saw(RDMA_CM_EVENT_ESTABLISHED));
     ASSERT_TRUE(raw.Send(Behind(reply, cut)));
     ExpectEstablished(&raw, connection);
@@ -201,10 +207,7 @@ TEST_F(WireConnect, WhoEndsInAReplyIsAnError) {
     for (size_t cut = 1; cut < reply.size(); ++cut) {
       SCOPED_TRACE(cut);
       RawStream raw;
-      Bytes request;
-      WireConnection* connection = Begin(&raw, &request);
-      ASSERT_TRUE(raw.Send(First(reply, cut)));
-      Settle();
+      WireConnection* connection = BeginReply(&raw, First(reply, cut));
       if (reset) {
         raw.Reset();
       } else {

@@ -24,12 +24,16 @@ void MakeNonBlocking(int fd) {
   SLUICE_CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
 }
 
-sockaddr_in Loopback(uint16_t port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return address;
+// `data` must live as long as the result.
+rdma_conn_param ParamOf(const WireConnection& connection,
+                        const WireQpOptions& options, const Bytes& data) {
+  rdma_conn_param param = {};
+  param.qp_num = connection.qp->qp_num;
+  param.responder_resources = options.ird;
+  param.initiator_depth = options.ord;
+  param.private_data = data.data();
+  param.private_data_len = static_cast<uint8_t>(data.size());
+  return param;
 }
 
 constexpr int kLocalWrite = IBV_ACCESS_LOCAL_WRITE;
@@ -238,12 +242,7 @@ WireConnection* WireSide::NewConnection(rdma_cm_id* id,
 
 bool WireSide::TryAccept(WireConnection* connection,
                          const WireQpOptions& options, const Bytes& data) {
-  rdma_conn_param param = {};
-  param.qp_num = connection->qp->qp_num;
-  param.responder_resources = options.ird;
-  param.initiator_depth = options.ord;
-  param.private_data = data.data();
-  param.private_data_len = static_cast<uint8_t>(data.size());
+  rdma_conn_param param = ParamOf(*connection, options, data);
   return api_.accept(connection->id, &param) == 0;
 }
 
@@ -263,12 +262,7 @@ WireConnection* WireSide::Connect(uint16_t port, const WireQpOptions& options,
                                  1000) == 0);
   SLUICE_CHECK(api_.resolve_route(id, 1000) == 0);
   WireConnection* connection = NewConnection(id, options);
-  rdma_conn_param param = {};
-  param.qp_num = connection->qp->qp_num;
-  param.responder_resources = options.ird;
-  param.initiator_depth = options.ord;
-  param.private_data = data.data();
-  param.private_data_len = static_cast<uint8_t>(data.size());
+  rdma_conn_param param = ParamOf(*connection, options, data);
   SLUICE_CHECK(api_.connect(id, &param) == 0);
   return connection;
 }
@@ -310,10 +304,15 @@ void WireSide::PostReceive(WireConnection* connection, uint64_t wr_id,
     sges[i] = {address, pieces[i], local_->key()};
     address += pieces[i];
   }
+  PostReceive(connection, wr_id, absl::MakeSpan(sges));
+}
+
+void WireSide::PostReceive(WireConnection* connection, uint64_t wr_id,
+                           absl::Span<ibv_sge> sges) {
   ibv_recv_wr wr = {};
   wr.wr_id = wr_id;
-  wr.sg_list = sges;
-  wr.num_sge = 3;
+  wr.sg_list = sges.data();
+  wr.num_sge = static_cast<int>(sges.size());
   ibv_recv_wr* bad;
   SLUICE_CHECK(ibv_post_recv(connection->qp, &wr, &bad) == 0);
   ++connection->posted[wr_id];

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "tests/support/raw_stream.h"
 #include "transport/verbs/verbs_api.h"
 
@@ -121,6 +122,8 @@ class WireSide {
   // One receive of so many pieces of the receive region.
   void PostReceive(WireConnection* connection, uint64_t wr_id,
                    uint32_t bytes = kReceiveBytes);
+  void PostReceive(WireConnection* connection, uint64_t wr_id,
+                   absl::Span<ibv_sge> sges);
   void PostSend(WireConnection* connection, ibv_send_wr wr);
   // A READ of `bytes` into the read sink.
   void PostRead(WireConnection* connection, uint64_t wr_id, uint32_t bytes);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/clock.h"
 #include "tests/support/raw_stream.h"
 #include "tests/unit/iwarp/wire_side.h"
@@ -192,13 +193,7 @@ TEST_P(WireStream, LargePayloadsMayBeCutAnywhere) {
         {region.address() + kBytes + 1, 30001, region.key()},
         {region.address(), 0, region.key()},
         {region.address() + kBytes + 30002, kBytes - 30002, region.key()}};
-    ibv_recv_wr wr = {};
-    wr.wr_id = kReceive;
-    wr.sg_list = sges;
-    wr.num_sge = 4;
-    ibv_recv_wr* bad;
-    ASSERT_EQ(ibv_post_recv(connection->qp, &wr, &bad), 0);
-    ++connection->posted[kReceive];
+    side_.PostReceive(connection, kReceive, absl::MakeSpan(sges));
     const Bytes text =
         Sealed(Tagged(kWriteLast, region.key(), region.address(), payload)) +
         Sealed(Untagged(kSendLast, 0, 0, 1, 0, payload));
@@ -474,13 +469,7 @@ TEST_P(WireStream, AMessageHas32Bits) {
   const auto address = reinterpret_cast<uint64_t>(memory);
   ibv_sge sges[2] = {{address, kHalf, mr->lkey},
                      {address + kHalf, kHalf, mr->lkey}};
-  ibv_recv_wr wr = {};
-  wr.wr_id = kReceive;
-  wr.sg_list = sges;
-  wr.num_sge = 2;
-  ibv_recv_wr* bad;
-  ASSERT_EQ(ibv_post_recv(connection->qp, &wr, &bad), 0);
-  ++connection->posted[kReceive];
+  side_.PostReceive(connection, kReceive, absl::MakeSpan(sges));
   Qp* qp = Qp::From(connection->qp);
   ASSERT_TRUE(
       raw.Send(Sealed(Untagged(kSendLast & ~kLastBit, 0, 0, 1, 0, Bytes(8)))));
