@@ -318,7 +318,7 @@ namespace {
 // There is one, and it can take a stream.
 bool CanConnect(Qp* qp) {
   if (qp == nullptr) return false;
-  const std::lock_guard lock(qp->group->mutex);
+  const GroupLock lock(qp->group.get());
   FailIfCqIsDead(qp);
   return qp->live == QpState::kIdle;
 }

@@ -173,7 +173,7 @@ void OnFirstFpduDeadline(Id* id) {
   Qp* qp = QpOf(*id);
   if (id->state != IdState::kConnected || qp == nullptr) return;
   {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     std::byte waiting;
     if (qp->rx.heard || qp->fd < 0) return;  // the note is on its way
     // Not read yet: that is for who moves the queue pair.

@@ -139,7 +139,7 @@ int DestroyCq(ibv_cq* raw) {
     cq->arming = Arming::kNone;
   }
   {
-    const std::lock_guard lock(cq->group->mutex);
+    const GroupLock lock(cq->group.get());
     cq->group->late.Forget(cq);
   }
   if (cq->channel != nullptr) {

@@ -50,20 +50,20 @@ bool Faults::Count::Strikes() {
 void Faults::SwallowNotification(uint64_t n, uint64_t every) {
   const std::lock_guard lock(mutex_);
   swallow_ = {n, every};
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::DelayNotification(uint64_t n, uint64_t every, absl::Duration by) {
   const std::lock_guard lock(mutex_);
   late_notification_ = {{n, every}, LateKind::kAny, NanosOf(by)};
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::DelayCompletions(uint64_t n, uint64_t every, absl::Duration by,
                               LateKind kind) {
   const std::lock_guard lock(mutex_);
   late_rules_.push_back({{n, every}, kind, NanosOf(by)});
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::Release() {
@@ -83,7 +83,7 @@ void Faults::ReleaseLocked() {
   for (const auto& weak : groups) {
     const std::shared_ptr<PollGroup> group = weak.lock();
     if (group == nullptr) continue;
-    const std::lock_guard lock(group->mutex);
+    const GroupLock lock(group.get());
     group->late.Deliver(group.get(), kUntilReleased);
   }
 }
@@ -93,7 +93,7 @@ void Faults::BeforeArming(std::function<void(ibv_cq*)> callback) {
   before_arming_ = std::move(callback);
   const std::lock_guard lock(mutex_);
   has_before_arming_.store(before_arming_ != nullptr);
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::FailCall(std::string_view name, uint64_t n, int error) {
@@ -101,19 +101,19 @@ void Faults::FailCall(std::string_view name, uint64_t n, int error) {
   fail_name_ = name;
   fail_ = {n, 0};
   fail_error_ = error;
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::ShortenCqs(bool shorten) {
   const std::lock_guard lock(mutex_);
   shorten_cqs_.store(shorten);
-  any_.store(true);
+  active.store(true);
 }
 
 void Faults::BreakAfterSent(uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   break_after_.store(bytes);
-  any_.store(true);
+  active.store(true);
 }
 
 // any() until nothing is late: what comes meanwhile must not overtake it.
@@ -128,7 +128,7 @@ void Faults::Clear() {
   const std::lock_guard release_lock(release_mutex_);
   ReleaseLocked();
   const std::lock_guard lock(mutex_);
-  if (AreAllForgotten()) any_.store(false);
+  if (AreAllForgotten()) active.store(false);
 }
 
 bool Faults::AreAllForgotten() const {

@@ -72,7 +72,7 @@ class Faults {
   // --- the provider's ---
 
   // All that the data path asks while there is no fault.
-  static bool any() { return any_.load(std::memory_order_relaxed); }
+  static bool any() { return active.load(std::memory_order_relaxed); }
   bool SwallowsNotification() { return any() && SwallowsNow(); }
   // The errno that the call is to fail with, or 0.
   int CallError(std::string_view name) { return any() ? ErrorNow(name) : 0; }
@@ -107,7 +107,7 @@ class Faults {
   void Remember(PollGroup* group);
   bool AreAllForgotten() const;
 
-  static inline std::atomic<bool> any_{false};
+  static inline std::atomic<bool> active{false};
   std::atomic<bool> shorten_cqs_{false};
   std::atomic<bool> has_before_arming_{false};
   std::atomic<uint64_t> break_after_{0};

@@ -1,7 +1,6 @@
 #include "transport/iwarp/late_queue.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "core/clock.h"
 #include "transport/iwarp/completion.h"
@@ -62,11 +61,12 @@ bool LateQueue::KeepNotification(PollGroup* group, Cq* cq) {
 
 // Those that are due leave the queue first: what they announce may come here.
 void LateQueue::Deliver(PollGroup* group, int64_t now_nanos) {
-  const auto rest = std::stable_partition(
-      entries_.begin(), entries_.end(),
-      [now_nanos](const Entry& entry) { return entry.due_nanos <= now_nanos; });
-  const std::vector<Entry> due(entries_.begin(), rest);
-  entries_.erase(entries_.begin(), rest);
+  std::vector<Entry> due;
+  std::erase_if(entries_, [&](const Entry& entry) {
+    if (entry.due_nanos > now_nanos) return false;
+    due.push_back(entry);
+    return true;
+  });
   for (const Entry& entry : due) {
     if (entry.is_notification) {
       PushNotification(group, entry.cq);

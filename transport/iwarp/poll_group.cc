@@ -50,7 +50,7 @@ PollGroup::~PollGroup() {
 bool PollGroup::Watch(int fd) { return WatchReadable(epoll_fd_, fd); }
 
 int PollGroup::SplitProgress() {
-  const std::lock_guard lock(mutex);
+  const GroupLock lock(this);
   if (progress_fd_ != epoll_fd_) return progress_fd_;
   const int made = epoll_create1(EPOLL_CLOEXEC);
   if (made < 0) return -1;
@@ -177,7 +177,7 @@ bool PollGroup::Advance(const ibv_comp_channel* collecting_for) {
 void PollGroup::TellNotes() {
   std::vector<Note> told;
   {
-    const std::lock_guard lock(mutex);
+    const GroupLock lock(this);
     told.swap(notes);
   }
   if (!told.empty()) DeliverNotes(told);

@@ -3,10 +3,10 @@
 // or waits on the channel, makes their progress; nobody else does, unless the
 // process has a helper thread.
 //
-// The group's mutex guards its queue pairs with all they have. Under it come,
-// innermost, those of CQs, SRQs and event queues; the connection manager's is
-// outside of it: what a queue pair has to tell the manager is a Note, delivered
-// when the mutex is free.
+// The group's mutex (GroupLock) guards its queue pairs with all they have.
+// Under it come, innermost, those of CQs, SRQs and event queues; the connection
+// manager's is outside of it: what a queue pair has to tell the manager is a
+// Note, delivered when the mutex is free.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -98,9 +98,7 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
     return has_posted_.load(std::memory_order_relaxed);
   }
 
-  std::mutex mutex;
-
-  // --- all below: guarded by `mutex` ---
+  // --- all below: guarded by the mutex (GroupLock) ---
 
   // A connected queue pair comes and goes.
   bool Add(Qp* qp);
@@ -133,6 +131,8 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   std::array<std::byte, kHeldMax + kReceiveBuffer> buffer;
 
  private:
+  friend class GroupLock;
+
   bool AdvanceLocked(const ibv_comp_channel* collecting);
   bool ReadsDirectly() const;
   void SendPostedLocked();
@@ -144,6 +144,8 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
 
   // progress_fd_, apart from epoll_fd_. -1: no descriptor was left.
   int SplitProgress();
+
+  std::mutex mutex_;
 
   struct Followed {
     std::shared_ptr<PollGroup> group;
@@ -177,10 +179,12 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
 // Holds the group's mutex. Nothing is kept beyond it.
 class GroupLock {
  public:
-  explicit GroupLock(PollGroup* group) : group_(group) { group_->mutex.lock(); }
+  explicit GroupLock(PollGroup* group) : group_(group) {
+    group_->mutex_.lock();
+  }
   ~GroupLock() {
     group_->LetGo();
-    group_->mutex.unlock();
+    group_->mutex_.unlock();
   }
   GroupLock(const GroupLock&) = delete;
   GroupLock& operator=(const GroupLock&) = delete;

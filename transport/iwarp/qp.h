@@ -205,7 +205,7 @@ struct Qp : ibv_qp, ListNode {
   ibv_qp_cap cap = {};
   bool signal_all = false;
 
-  // --- guarded by group->mutex ---
+  // --- guarded by the group's mutex ---
   QpState live = QpState::kIdle;    // ibv_qp::state is the user's view
   bool initialised = false;         // INIT, by ibv_modify_qp
   int access_flags = kPeersRights;  // what of it peers may do at all

@@ -434,7 +434,7 @@ TEST_P(WireStream, NoReadIsTakenForAnother) {
   WireConnection* connection = side_.Establish(&raw, crc());
   {
     Qp* qp = Qp::From(connection->qp);
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     qp->sends.head = qp->sends.next = qp->sends.tail = UINT32_MAX - 1;
   }
   ASSERT_TRUE(raw.Send(Sealed(Tagged(kWriteLast, 0, 0))));
@@ -474,12 +474,12 @@ TEST_P(WireStream, AMessageHas32Bits) {
   ASSERT_TRUE(
       raw.Send(Sealed(Untagged(kSendLast & ~kLastBit, 0, 0, 1, 0, Bytes(8)))));
   ASSERT_TRUE(side_.Until([qp] {
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     return qp->rx.message_bytes == 8;
   }));
   {
     // As if the rest had come.
-    const std::lock_guard lock(qp->group->mutex);
+    const GroupLock lock(qp->group.get());
     qp->rx.message_bytes = kNearlyAll;
     qp->rx.sge_index = 1;
     qp->rx.sge_offset = kNearlyAll - kHalf;
