@@ -29,6 +29,11 @@ class EpollRing final : public Ring {
   ~EpollRing() override;
 
   FdWatch* Watch(int fd, FdWatch::Handler handler, void* context) override;
+  // It looks in every tick, awake or not.
+  FdWatch* WatchAsleep(int fd, FdWatch::Handler handler,
+                       void* context) override {
+    return Watch(fd, handler, context);
+  }
   void Unwatch(FdWatch* watch) override;
   RingFile AddFile(int fd) override { return RingFile{fd, false}; }
   void RemoveFile(RingFile) override {}

@@ -143,6 +143,11 @@ class Ring {
   // an edge: the handler drains to EAGAIN. It may unwatch. One watch for a
   // descriptor; unwatched before the ring dies.
   virtual FdWatch* Watch(int fd, FdWatch::Handler handler, void* context) = 0;
+  // The same for what only a sleeper has to hear of, since whoever is awake
+  // finds it otherwise: looked at as Wait begins and while it lasts. It may be
+  // told once more after that.
+  virtual FdWatch* WatchAsleep(int fd, FdWatch::Handler handler,
+                               void* context) = 0;
   // No handler runs after this, and the kernel no longer holds the file: the
   // descriptor may be closed.
   virtual void Unwatch(FdWatch* watch) = 0;

@@ -34,19 +34,25 @@ bool Retryable(int rc) { return rc == -EBUSY || rc == -EAGAIN || rc == -EINTR; }
 
 class UringRing::Watched final : public FdWatch, public RingSink {
  public:
-  Watched(UringRing* ring, int fd, Handler handler, void* context)
-      : FdWatch(fd, handler, context), ring_(ring) {}
+  Watched(UringRing* ring, int fd, Handler handler, void* context,
+          bool only_asleep)
+      : FdWatch(fd, handler, context), ring_(ring), only_asleep_(only_asleep) {}
 
   int fd() const { return fd_; }
+  bool only_asleep() const { return only_asleep_; }
   void Stop() { handler_ = nullptr; }
   void OnCompletion(int32_t result, uint32_t flags) override;
 
+  bool armed = false;  // the kernel knows of it
+
  private:
   UringRing* const ring_;
+  const bool only_asleep_;
 };
 
 void UringRing::Watched::OnCompletion(int32_t result, uint32_t flags) {
   const bool more = (flags & IORING_CQE_F_MORE) != 0;
+  armed = more;
   if (handler_ == nullptr) {
     if (!more) ring_->Forget(this);
     return;
@@ -54,7 +60,7 @@ void UringRing::Watched::OnCompletion(int32_t result, uint32_t flags) {
   // Closed before it was unwatched, or nothing that can be polled.
   SLUICE_CHECK(result != -EBADF);
   SLUICE_CHECK(result != -EINVAL);
-  if (!more && result != -ECANCELED) ring_->ArmWatch(this);
+  if (!more && !only_asleep_ && result != -ECANCELED) ring_->ArmWatch(this);
   handler_(context_);
 }
 
@@ -137,16 +143,32 @@ void UringRing::PushCancels() {
 }
 
 FdWatch* UringRing::Watch(int fd, FdWatch::Handler handler, void* context) {
-  auto* watch = new Watched(this, fd, handler, context);
+  auto* watch = new Watched(this, fd, handler, context, /*only_asleep=*/false);
   ++watches_;
   SLUICE_CHECK(watches_ <= kWatchesMax);
   ArmWatch(watch);
   return watch;
 }
 
+FdWatch* UringRing::WatchAsleep(int fd, FdWatch::Handler handler,
+                                void* context) {
+  auto* watch = new Watched(this, fd, handler, context, /*only_asleep=*/true);
+  ++watches_;
+  SLUICE_CHECK(watches_ <= kWatchesMax);
+  asleep_.push_back(watch);
+  return watch;
+}
+
+void UringRing::ArmAsleep() {
+  for (Watched* watch : asleep_) {
+    if (!watch->armed) ArmWatch(watch);
+  }
+}
+
 void UringRing::ArmWatch(Watched* watch) {
   io_uring_sqe* sqe = NextSqe();
-  if (features_ & kMultishotPoll) {
+  watch->armed = true;
+  if ((features_ & kMultishotPoll) && !watch->only_asleep()) {
     io_uring_prep_poll_multishot(sqe, watch->fd(), POLLIN);
   } else {
     io_uring_prep_poll_add(sqe, watch->fd(), POLLIN);
@@ -156,6 +178,11 @@ void UringRing::ArmWatch(Watched* watch) {
 
 void UringRing::Unwatch(FdWatch* unwatched) {
   auto* watch = static_cast<Watched*>(unwatched);
+  std::erase(asleep_, watch);
+  if (!watch->armed) {
+    Forget(watch);
+    return;
+  }
   watch->Stop();
   io_uring_sqe* sqe = NextSqe();
   io_uring_prep_cancel64(sqe, UserData(watch), 0);
@@ -230,6 +257,7 @@ void UringRing::Dispatch(uint64_t user_data, int32_t result, uint32_t flags) {
 }
 
 void UringRing::Wait(int64_t timeout_nanos) {
+  ArmAsleep();
   io_uring_cqe* cqe = nullptr;
   __kernel_timespec timeout{};
   timeout.tv_sec = timeout_nanos / kNanosPerSecond;

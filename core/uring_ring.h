@@ -9,6 +9,7 @@
 #include <liburing.h>
 
 #include <memory>
+#include <vector>
 
 #include "core/ring.h"
 
@@ -22,6 +23,8 @@ class UringRing final : public Ring {
   ~UringRing() override;
 
   FdWatch* Watch(int fd, FdWatch::Handler handler, void* context) override;
+  FdWatch* WatchAsleep(int fd, FdWatch::Handler handler,
+                       void* context) override;
   void Unwatch(FdWatch* watch) override;
   RingFile AddFile(int fd) override;
   void RemoveFile(RingFile file) override;
@@ -51,12 +54,14 @@ class UringRing final : public Ring {
   void Dispatch(uint64_t user_data, int32_t result, uint32_t flags);
   void OnWakeDone(int wake_fd, int32_t result);
   void ArmWatch(Watched* watch);
+  void ArmAsleep();
   void Forget(Watched* watch);
 
   io_uring ring_{};
   bool initialised_ = false;
   IntrusiveList<RingRequest> cancelling_;  // in flight, to be cancelled
   uint32_t cancels_ = 0;                   // cancellations in flight
+  std::vector<Watched*> asleep_;           // watched by sleepers only
   uint64_t free_files_[64];                // bitmaps, a set bit is free
   uint64_t free_buffers_[64];
 };

@@ -124,6 +124,9 @@ void CqEngine::CheckSuspect(CompletionQueue* queue) {
   if (reactor_->now_nanos() - queue->suspect_since_nanos < kEventLateNanos) {
     return;
   }
+  // It may be in the channel, which is read by who sleeps.
+  queue->device->TakeEvents();
+  if (queue->suspects == 0) return;
   // The event never came: the notification was lost. Arm again.
   queue->stats.rescued += queue->suspects;
   SLUICE_LOG(kWarning) << "completions without a notification were found by "

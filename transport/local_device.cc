@@ -49,8 +49,8 @@ absl::Status LocalDevice::OpenChannel() {
         errno, absl::StrCat("ibv_create_comp_channel ", traits_.name));
   }
   SLUICE_RETURN_IF_ERROR(SetNonBlocking(channel_->fd));
-  channel_watch_ =
-      engine_->reactor()->ring()->Watch(channel_->fd, &OnChannelReadable, this);
+  channel_watch_ = engine_->reactor()->ring()->WatchAsleep(
+      channel_->fd, &OnChannelReadable, this);
   return absl::OkStatus();
 }
 
@@ -122,11 +122,14 @@ bool LocalDevice::AnyArmed() const {
 
 // A queue that is not armed announces nothing: without an armed one left, no
 // call is spent on learning that the channel is empty.
-void LocalDevice::OnChannelReadable(void* context) {
-  auto* self = static_cast<LocalDevice*>(context);
+void LocalDevice::TakeEvents() {
   do {
-    if (!self->TakeEvent()) return;
-  } while (self->AnyArmed());
+    if (!TakeEvent()) return;
+  } while (AnyArmed());
+}
+
+void LocalDevice::OnChannelReadable(void* context) {
+  static_cast<LocalDevice*>(context)->TakeEvents();
 }
 
 bool LocalDevice::TakeEvent() {

@@ -48,6 +48,9 @@ class LocalDevice {
   // Entries that Reserve could still give out in all.
   uint64_t free_entries() const;
 
+  // What the channel announces now, which otherwise only a sleeper hears.
+  void TakeEvents();
+
   const VerbsApi& api() const { return api_; }
   ibv_context* context() const { return context_; }
   const DeviceTraits& traits() const { return traits_; }

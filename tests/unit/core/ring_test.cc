@@ -242,6 +242,63 @@ TEST_P(RingTest, AWatchSeesWhatWasReadableBefore) {
   ring_->Unwatch(watch);
 }
 
+// Whoever is awake is not told; whoever sleeps is, of what came before as well.
+TEST_P(RingTest, AWatchAsleepWakesSleepers) {
+  Pipe pipe;
+  SetNonBlocking(pipe.read_fd());
+  Drained drained{pipe.read_fd()};
+  FdWatch* watch =
+      ring_->WatchAsleep(pipe.read_fd(), &Drained::OnReadable, &drained);
+
+  for (int i = 1; i <= 100; ++i) {
+    pipe.Write("abc");
+    ring_->Submit();
+    if ((ring_->features() & kIoUring) != 0) {
+      EXPECT_EQ(ring_->Reap(128), 0) << i;
+    }
+    while (drained.bytes < 3 * i) {
+      ring_->Wait(10 * kNanosPerSecond);
+      ASSERT_GT(ring_->Reap(128), 0) << i;
+    }
+  }
+
+  ring_->Unwatch(watch);
+}
+
+TEST_P(RingTest, AWatchAsleepEndsInEitherState) {
+  Pipe pipe;
+  SetNonBlocking(pipe.read_fd());
+  Drained drained{pipe.read_fd()};
+  for (const bool slept : {false, true}) {
+    FdWatch* watch =
+        ring_->WatchAsleep(pipe.read_fd(), &Drained::OnReadable, &drained);
+    if (slept) ring_->Wait(kNanosPerMilli);
+    pipe.Write("a");  // on its way, if it was armed
+
+    ring_->Unwatch(watch);
+    ring_->Submit();
+    ring_->Wait(kNanosPerMilli);
+    ring_->Reap(128);
+
+    EXPECT_EQ(drained.calls, 0) << slept;
+  }
+}
+
+TEST_P(RingTest, AHandlerMayUnwatchAsleep) {
+  Pipe pipe;
+  SetNonBlocking(pipe.read_fd());
+  Drained drained{pipe.read_fd()};
+  drained.unwatch_on = ring_.get();
+  drained.watch =
+      ring_->WatchAsleep(pipe.read_fd(), &Drained::OnReadable, &drained);
+  pipe.Write("a");
+
+  ring_->Wait(10 * kNanosPerSecond);
+  ring_->Reap(128);
+
+  EXPECT_EQ(drained.calls, 1);
+}
+
 TEST_P(RingTest, AHandlerMayUnwatch) {
   Pipe pipe;
   SetNonBlocking(pipe.read_fd());
