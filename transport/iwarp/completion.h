@@ -41,7 +41,6 @@ struct Cq : ibv_cq {
   std::vector<ibv_wc> ring;  // of `cqe` entries
   uint32_t first = 0;
   Arming arming = Arming::kNone;
-  bool dead = false;     // takes nothing more
   std::vector<Qp*> qps;  // a queue pair that uses it twice is there twice
   // The groups of those queue pairs whose home is not `group`, likewise.
   std::vector<std::shared_ptr<PollGroup>> groups;
@@ -50,6 +49,7 @@ struct Cq : ibv_cq {
   uint32_t delivered_async_events = 0;  // IBV_EVENT_CQ_ERR
   // --- read without it, too ---
   std::atomic<uint32_t> count{0};
+  std::atomic<bool> dead{false};  // takes nothing more
   std::atomic<uint32_t> polls{0};
   std::atomic<bool> has_groups{false};
 };

@@ -43,6 +43,7 @@ bool IsEmpty(const Cq& cq) {
 }
 
 int Pop(Cq* cq, int wanted, ibv_wc* wc) {
+  if (IsEmpty(*cq) && !cq->dead.load(std::memory_order_acquire)) return 0;
   const std::lock_guard lock(cq->lock);
   const uint32_t count = cq->count.load(std::memory_order_relaxed);
   const uint32_t taken = std::min(count, static_cast<uint32_t>(wanted));

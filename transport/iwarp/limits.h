@@ -65,6 +65,10 @@ static_assert(kHeldMax >= kHeaderBytesMax + 8);
 // --- progress ---
 // So few connections are read without asking which has something to read.
 inline constexpr size_t kDirectSockets = 2;
+// But after so many reads that found nothing, epoll is asked, and where others
+// are still read only every so many rounds.
+inline constexpr uint32_t kColdAfter = 64;
+inline constexpr uint32_t kColdRounds = 8;
 inline constexpr int kEpollBatch = 64;
 // Queue pairs served in one round.
 inline constexpr int kServeBatch = 64;

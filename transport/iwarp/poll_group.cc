@@ -242,7 +242,7 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
     SendPostedLocked();
     if (deadline_nanos_ != kNever) CheckDeadlines();
     if (ReadsDirectly()) {
-      for (Qp* qp : qps_) MarkReady(qp);
+      CollectDirectly();
     } else {
       CollectReady();
     }
@@ -258,6 +258,18 @@ bool PollGroup::AdvanceLocked(const ibv_comp_channel* collecting_for) {
   }
   if (!told.empty()) DeliverNotes(told);
   return more;
+}
+
+void PollGroup::CollectDirectly() {
+  bool cold = false;
+  for (Qp* qp : qps_) {
+    if (qp->rx.empty_reads < kColdAfter) {
+      MarkReady(qp);
+    } else {
+      cold = true;
+    }
+  }
+  if (cold && (ready_.empty() || serial % kColdRounds == 0)) CollectReady();
 }
 
 void PollGroup::CollectReady() {

@@ -135,6 +135,7 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
 
   bool AdvanceLocked(const ibv_comp_channel* collecting);
   bool ReadsDirectly() const;
+  void CollectDirectly();
   void SendPostedLocked();
   void TakeWake();
   void CollectReady();

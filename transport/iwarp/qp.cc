@@ -73,7 +73,7 @@ void ReceiveQueue::Init(uint32_t wanted, uint32_t sges_each) {
   const uint32_t size = std::bit_ceil(std::max(wanted, 1u));
   mask = size - 1;
   entries.resize(size);
-  sges.resize(size_t{size} * sges_each);
+  if (sges_each > 1) sges.resize(size_t{size} * sges_each);
 }
 
 int ReceiveQueue::Post(const ibv_recv_wr& wr) {
@@ -82,8 +82,9 @@ int ReceiveQueue::Post(const ibv_recv_wr& wr) {
     return EINVAL;
   }
   const uint32_t place = tail & mask;
-  ibv_sge* copies = &sges[size_t{place} * sge_max];
   ReceiveEntry& entry = entries[place];
+  ibv_sge* copies =
+      wr.num_sge <= 1 ? &entry.sge : &sges[size_t{place} * sge_max];
   entry.wr_id = wr.wr_id;
   entry.sge_count = static_cast<uint32_t>(wr.num_sge);
   entry.sges = copies;

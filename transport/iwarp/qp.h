@@ -39,22 +39,25 @@ enum class QpState : uint8_t { kIdle, kEstablished, kClosing, kError };
 // cannot be sent; what is before it completes first.
 enum class SendState : uint8_t { kQueued, kEncoding, kSent, kDone, kFailed };
 
-struct SendEntry {
+// One cache line, its only piece of memory included.
+struct alignas(64) SendEntry {
   uint64_t wr_id = 0;
   uint64_t remote_address = 0;
   uint64_t end = 0;  // kSent: the stream's position behind its message
+  ibv_sge sge = {};  // where `sge_count` is 1
   uint32_t key = 0;  // rkey, or what to invalidate
   uint32_t length_bytes = 0;
   uint32_t got_bytes = 0;  // READs: of the response
   ibv_wr_opcode opcode = IBV_WR_SEND;
-  SendState state = SendState::kQueued;
   ibv_wc_status status = IBV_WC_SUCCESS;
+  SendState state = SendState::kQueued;
   uint8_t sge_count = 0;
-  bool signalled = false;
-  bool solicited = false;
-  bool fenced = false;
-  bool is_inline = false;
+  bool signalled : 1 = false;
+  bool solicited : 1 = false;
+  bool fenced : 1 = false;
+  bool is_inline : 1 = false;
 };
+static_assert(sizeof(SendEntry) == 64);
 
 // Entries at `head`, …, `tail` - 1 are outstanding, those from `next` on not
 // begun. Numbers count up and are taken modulo the size, a power of two.
@@ -62,6 +65,7 @@ struct SendQueue {
   std::vector<SendEntry> entries;
   std::vector<ibv_sge> sges;             // max_send_sge of each
   std::vector<std::byte> inline_memory;  // max_inline_data of each
+  uint32_t sge_max = 0;
   uint32_t mask = 0;
   uint32_t depth = 0;  // outstanding at most
   uint32_t head = 0;
@@ -69,6 +73,12 @@ struct SendQueue {
   uint32_t tail = 0;
 
   SendEntry* At(uint32_t number) { return &entries[number & mask]; }
+  // Of the entry of that number.
+  const ibv_sge* SgesOf(uint32_t number) {
+    const SendEntry* entry = At(number);
+    return entry->sge_count <= 1 ? &entry->sge
+                                 : &sges[size_t{number & mask} * sge_max];
+  }
   uint32_t outstanding() const { return tail - head; }
 };
 
@@ -77,6 +87,7 @@ struct ReceiveEntry {
   uint64_t length_bytes = 0;  // of all SGEs
   uint32_t sge_count = 0;
   const ibv_sge* sges = nullptr;
+  ibv_sge sge = {};  // the only one
 };
 
 struct ReceiveQueue {
@@ -184,7 +195,8 @@ struct Receiver {
   uint32_t send_msn = 1;
   uint32_t read_msn = 1;
   std::array<std::byte, kTerminateMax> terminate;
-  bool heard = false;  // an FPDU was complete
+  bool heard = false;        // an FPDU was complete
+  uint32_t empty_reads = 0;  // in a row
   // The socket told that the peer is done with it: short reads are no end.
   bool hung_up = false;
   int64_t wait_deadline_nanos = 0;

@@ -23,7 +23,8 @@ void InitSendQueue(Qp* qp) {
   const uint32_t size = std::bit_ceil(std::max(queue.depth, 1u));
   queue.mask = size - 1;
   queue.entries.resize(size);
-  queue.sges.resize(size_t{size} * qp->cap.max_send_sge);
+  queue.sge_max = qp->cap.max_send_sge;
+  if (queue.sge_max > 1) queue.sges.resize(size_t{size} * queue.sge_max);
   queue.inline_memory.resize(size_t{size} * qp->cap.max_inline_data);
 }
 

@@ -84,7 +84,9 @@ void Append(Qp* qp, const ibv_send_wr& wr) {
       bytes += sge.length;
     }
   } else {
-    ibv_sge* sges = queue.sges.data() + size_t{place} * qp->cap.max_send_sge;
+    ibv_sge* sges = wr.num_sge <= 1
+                        ? &entry->sge
+                        : &queue.sges[size_t{place} * queue.sge_max];
     for (int i = 0; i < wr.num_sge; ++i) {
       sges[i] = wr.sg_list[i];
       bytes += sges[i].length;

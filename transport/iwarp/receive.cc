@@ -272,9 +272,11 @@ ReceiveResult Receive(Qp* qp) {
       const ssize_t read = ReadSome(qp, &wanted, &result);
       qp->group->LetGo();
       if (read < 0 && (errno == EAGAIN || errno == EINTR)) {
+        ++qp->rx.empty_reads;
         return ReceiveResult::kDrained;
       }
       if (read <= 0) return End(qp, read);
+      qp->rx.empty_reads = 0;
       got = static_cast<uint64_t>(read);
     }
     if (qp->fd < 0) return ReceiveResult::kGone;

@@ -26,8 +26,7 @@ const ibv_sge* SinkOf(Qp* qp) {
   const auto number = static_cast<uint32_t>(*qp->outbound.At(0));
   const SendEntry* read = qp->sends.At(number);
   if (read->sge_count == 0) return nullptr;
-  return &qp->sends
-              .sges[size_t{number & qp->sends.mask} * qp->cap.max_send_sge];
+  return qp->sends.SgesOf(number);
 }
 
 SegmentResult RefuseResponse(Qp* qp, SendEntry* read,

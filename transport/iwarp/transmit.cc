@@ -221,8 +221,7 @@ bool EncodeCurrent(Qp* qp) {
   SendQueue& queue = qp->sends;
   const uint32_t number = queue.next - 1;
   SendEntry* entry = queue.At(number);
-  const ibv_sge* sges =
-      queue.sges.data() + size_t{number & queue.mask} * qp->cap.max_send_sge;
+  const ibv_sge* sges = queue.SgesOf(number);
   bool complete = true;
   if (entry->opcode == IBV_WR_RDMA_READ) {
     if (!EncodeRead(qp, entry, sges)) return false;
@@ -345,8 +344,7 @@ bool EncodeSmall(Qp* qp) {
                      !entry->fenced && entry->length_bytes <= kSmallMax &&
                      entry->length_bytes <= qp->tx.segment_bytes;
   if (!small) return false;
-  const size_t place = queue.next & queue.mask;
-  const ibv_sge& sge = queue.sges[place * qp->cap.max_send_sge];
+  const ibv_sge& sge = entry->sge;
   AccessFault fault;
   const Mr* mr = FindRange(qp, sge.lkey, sge.addr, sge.length, 0, &fault);
   if (mr == nullptr) return false;
@@ -504,6 +502,12 @@ bool BreaksNow(Qp* qp) {
   return true;
 }
 
+bool HasNothingToSend(const Qp& qp) {
+  return qp.tx.rest.empty() && qp.tx.current == Message::kNone &&
+         qp.sends.next == qp.sends.tail &&
+         qp.tx.responses_encoded == qp.inbound.count;
+}
+
 void AwaitInitiator(Qp* qp) {
   const bool idle = qp->sends.next == qp->sends.tail;
   if (idle || qp->listen_deadline_nanos != 0) return;
@@ -515,6 +519,7 @@ void AwaitInitiator(Qp* qp) {
 
 bool Transmit(Qp* qp) {
   if (qp->fd < 0) return false;
+  if (qp->live == QpState::kEstablished && HasNothingToSend(*qp)) return true;
   if (qp->live == QpState::kError) return true;  // lingers
   if (qp->tx.blocked) return true;
   for (int round = 0; round < kSendRounds; ++round) {
