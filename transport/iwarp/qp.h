@@ -2,7 +2,8 @@
 // and the stream they share. Guarded by its group's mutex but for what never
 // changes.
 //
-// One I/O goes qp_post.cc -> transmit.cc -> (the wire) -> receive.cc. Set-up,
+// One I/O goes qp_post.cc -> encode.cc -> transmit.cc -> (the wire) ->
+// receive.cc -> segment.cc -> completion.cc. Set-up,
 // states and flushes are in qp.cc.
 #pragma once
 
@@ -302,6 +303,15 @@ void CompleteSend(Qp* qp, const SendEntry& entry, ibv_wc_status status);
 void CompleteReceive(Qp* qp, uint64_t wr_id, ibv_wc_status status,
                      uint32_t bytes, bool solicited, uint32_t invalidated);
 void PushQpEvent(Qp* qp, ibv_event_type type);
+
+// --- encode.cc ---
+
+// Fills the group's batch with what may be sent. False: the queue pair failed.
+bool FillBatch(Qp* qp);
+// Fills it with a Terminate; with the first message of an initiator, a WRITE or
+// a READ of nothing.
+void FillWithTerminate(Qp* qp, const TerminateReason& reason, bool with_header);
+void FillWithReadyToReceive(Qp* qp, bool write);
 
 // --- transmit.cc ---
 
