@@ -170,6 +170,49 @@ TEST_F(Busy, IdGoesWithItsQueuePair) {
   }
 }
 
+// Two connections on one CQ, of which one has been quiet for long and the other
+// never is: what then comes on the quiet one is found.
+TEST_F(Busy, ABusyConnectionHidesNoQuietOne) {
+  Pair quiet;
+  ASSERT_TRUE(quiet.ok());
+  quiet.passive->held = true;
+  PairOptions options;
+  options.passive.send_cq = quiet.passive->send_cq;
+  options.passive.recv_cq = quiet.passive->recv_cq;
+  Pair busy(options);
+  ASSERT_TRUE(busy.ok());
+  busy.passive->held = true;
+  bool arrived = false;
+  const auto take = [&arrived, &quiet](ibv_cq* cq) {
+    ibv_wc wc = {};
+    if (ibv_poll_cq(cq, 1, &wc) != 1) return false;
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    const bool of_quiet = wc.qp_num == quiet.passive->qp()->qp_num;
+    arrived |= of_quiet;
+    return !of_quiet;
+  };
+  const auto round_trip = [&] {
+    ASSERT_EQ(busy.active->PostRecv(1, busy.active->Sge(0, 64)), 0);
+    ASSERT_EQ(busy.passive->PostRecv(2, busy.passive->Sge(0, 64)), 0);
+    ASSERT_EQ(busy.active->PostSend(3, busy.active->Sge(64, 64)), 0);
+    ASSERT_TRUE(Until([&] { return take(busy.passive->recv_cq); }));
+    ASSERT_EQ(busy.passive->PostSend(4, busy.passive->Sge(64, 64)), 0);
+    ASSERT_TRUE(Until([&] { return take(busy.passive->send_cq); }));
+    ASSERT_EQ(busy.active->TakeSent(1).size(), 1u);
+    ASSERT_EQ(busy.active->TakeReceived(1).size(), 1u);
+  };
+  ASSERT_EQ(quiet.passive->PostRecv(5, quiet.passive->Sge(0, 64)), 0);
+  for (int i = 0; i < 200; ++i) ASSERT_NO_FATAL_FAILURE(round_trip());
+  EXPECT_FALSE(arrived);
+
+  ASSERT_EQ(quiet.active->PostSend(6, quiet.active->Sge(0, 64)), 0);
+  for (int i = 0; i < 1000 && !arrived; ++i) {
+    ASSERT_NO_FATAL_FAILURE(round_trip());
+  }
+
+  EXPECT_TRUE(arrived);
+}
+
 // One thread posts, another one polls: every completion, once, in order.
 TEST_F(Busy, OnePostsAnotherPolls) {
   const uint64_t count =

@@ -82,11 +82,6 @@ void ArmCq(Cq* cq, Arming arming) {
   cq->arming = std::max(cq->arming, arming);
 }
 
-void KillCq(Cq* cq) {
-  const std::lock_guard lock(cq->lock);
-  KillLocked(cq);
-}
-
 void PurgeCompletions(Cq* cq, uint32_t qp_number) {
   const std::lock_guard lock(cq->lock);
   const auto capacity = static_cast<uint32_t>(cq->ring.size());

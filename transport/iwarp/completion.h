@@ -70,8 +70,6 @@ void PushNotification(PollGroup* group, Cq* cq);
 void ArmCq(Cq* cq, Arming arming);
 // Takes out the completions of a queue pair that is being destroyed.
 void PurgeCompletions(Cq* cq, uint32_t qp_number);
-// Marks the CQ lost and says so.
-void KillCq(Cq* cq);
 
 void AttachQp(Cq* cq, Qp* qp);
 void DetachQp(Cq* cq, Qp* qp);

@@ -269,7 +269,10 @@ void PollGroup::CollectDirectly() {
       cold = true;
     }
   }
-  if (cold && (ready_.empty() || serial % kColdRounds == 0)) CollectReady();
+  if (!cold) return;
+  if (!ready_.empty() && ++rounds_without_cold_ < kColdRounds) return;
+  rounds_without_cold_ = 0;
+  CollectReady();
 }
 
 void PollGroup::CollectReady() {

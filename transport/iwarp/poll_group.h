@@ -170,6 +170,7 @@ class PollGroup : public std::enable_shared_from_this<PollGroup> {
   int timer_fd_ = -1;
   int64_t deadline_nanos_ = kNever;
   uint32_t dead_cqs_seen_ = 0;
+  uint32_t rounds_without_cold_ = 0;
   int blocked_count_ = 0;
   std::vector<Qp*> qps_;  // connected
   IntrusiveList<Qp> ready_;
