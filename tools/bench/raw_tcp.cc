@@ -1,16 +1,12 @@
 #include "tools/bench/raw_tcp.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <vector>
+
+#include "tools/bench/tcp_pair.h"
 
 namespace sluice::bench {
 namespace {
@@ -18,26 +14,6 @@ namespace {
 constexpr size_t kBlockBytes = 128 * 1024;
 constexpr size_t kBatchBytes = 64 * 1024;
 constexpr size_t kSamplesMax = 1'000'000;
-
-SideResult Failed(const char* call) {
-  SideResult result;
-  result.ok = false;
-  result.error = std::string(call) + ": " + std::strerror(errno);
-  return result;
-}
-
-sockaddr_in Address(const std::string& text, uint16_t port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  inet_pton(AF_INET, text.c_str(), &address.sin_addr);
-  return address;
-}
-
-void Tune(int fd) {
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
 
 // All of it; false at the end of the stream.
 bool SendAll(int fd, const std::byte* data, size_t bytes) {
@@ -70,50 +46,20 @@ ssize_t ReceiveSome(int fd, std::byte* data, size_t bytes) {
   return got;
 }
 
-// A connection between the two sides, which `active` and `passive` then use.
+// One connection between the two sides.
 template <typename Active, typename Passive>
-RunResult RunConnected(const RawOptions& options, Active active,
-                       Passive passive) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Address(options.address, 0);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t bytes = sizeof(address);
-  RunResult failed;
-  if (bind(listener, generic, bytes) != 0 || listen(listener, 1) != 0 ||
-      getsockname(listener, generic, &bytes) != 0) {
-    failed.active = Failed("listen");
-    close(listener);
-    return failed;
-  }
-  const RunResult result = RunPair(
-      [&] {
-        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connect(fd, generic, sizeof(address)) != 0) {
-          return Failed("connect");
-        }
-        Tune(fd);
-        SideResult side = active(fd);
-        close(fd);
-        return side;
-      },
-      [&](const std::function<void()>& ready) {
-        ready();
-        const int fd = accept(listener, nullptr, nullptr);
-        if (fd < 0) return Failed("accept");
-        Tune(fd);
-        SideResult side = passive(fd);
-        close(fd);
-        return side;
-      });
-  close(listener);
-  return result;
+RunResult RunOne(const RawOptions& options, Active active, Passive passive) {
+  return RunConnected(
+      options.address, 1,
+      [&](const std::vector<int>& fds) { return active(fds[0]); },
+      [&](const std::vector<int>& fds) { return passive(fds[0]); });
 }
 
 }  // namespace
 
 RunResult RawStream(const RawOptions& options) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
-  return RunConnected(
+  return RunOne(
       options,
       [limit](int fd) {
         return Measure([&](SideResult* side) {
@@ -140,7 +86,7 @@ RunResult RawStream(const RawOptions& options) {
 
 RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
-  return RunConnected(
+  return RunOne(
       options,
       [=](int fd) {
         return Measure([&](SideResult* side) {
@@ -172,7 +118,7 @@ RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling) {
 RunResult RawMessages(const RawOptions& options, size_t bytes) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
   const size_t per_batch = kBatchBytes / bytes;
-  return RunConnected(
+  return RunOne(
       options,
       [=](int fd) {
         return Measure([&](SideResult* side) {
@@ -214,7 +160,7 @@ RunResult RawMessages(const RawOptions& options, size_t bytes) {
 RunResult RawRequests(const RawOptions& options, size_t request_bytes,
                       size_t response_bytes, size_t depth) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
-  return RunConnected(
+  return RunOne(
       options,
       [=](int fd) {
         return Measure([&](SideResult* side) {
