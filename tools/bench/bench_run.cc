@@ -22,6 +22,11 @@ int64_t Read(clockid_t clock) {
 int64_t NowNanos() { return Read(CLOCK_MONOTONIC); }
 int64_t ThreadCpuNanos() { return Read(CLOCK_THREAD_CPUTIME_ID); }
 
+uint64_t& ThreadCalls() {
+  static thread_local uint64_t calls = 0;
+  return calls;
+}
+
 void PinThread(unsigned int cpu) {
   const unsigned int count = std::thread::hardware_concurrency();
   if (count < 2) return;

@@ -16,6 +16,7 @@ struct SideResult {
   uint64_t count = 0;  // messages or bytes, as the case counts
   int64_t wall_nanos = 0;
   int64_t cpu_nanos = 0;         // of its thread
+  uint64_t calls = 0;            // system calls; counted by socket loops only
   std::vector<int64_t> samples;  // nanoseconds, of the side that measures
 };
 
@@ -34,15 +35,19 @@ struct RunResult {
 
 int64_t NowNanos();
 int64_t ThreadCpuNanos();
+// Of this thread: the loop that makes system calls counts them here.
+uint64_t& ThreadCalls();
 // What `work(&side)` took, on this thread.
 template <typename Work>
 SideResult Measure(Work work) {
   SideResult side;
   const int64_t wall = NowNanos();
   const int64_t cpu = ThreadCpuNanos();
+  const uint64_t calls = ThreadCalls();
   work(&side);
   side.wall_nanos = NowNanos() - wall;
   side.cpu_nanos = ThreadCpuNanos() - cpu;
+  side.calls = ThreadCalls() - calls;
   return side;
 }
 // Only where there is more than one processor.

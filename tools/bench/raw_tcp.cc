@@ -1,6 +1,8 @@
 #include "tools/bench/raw_tcp.h"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,13 +13,19 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kBlockBytes = 128 * 1024;
 constexpr size_t kBatchBytes = 64 * 1024;
+constexpr int kEventsMax = 64;
 constexpr size_t kSamplesMax = 1'000'000;
+
+ssize_t Receive(int fd, std::byte* data, size_t bytes, int flags) {
+  ++ThreadCalls();
+  return recv(fd, data, bytes, flags);
+}
 
 // All of it; false at the end of the stream.
 bool SendAll(int fd, const std::byte* data, size_t bytes) {
   while (bytes > 0) {
+    ++ThreadCalls();
     const ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL);
     if (sent <= 0) return false;
     data += sent;
@@ -28,7 +36,7 @@ bool SendAll(int fd, const std::byte* data, size_t bytes) {
 
 bool ReceiveAll(int fd, std::byte* data, size_t bytes, bool polling) {
   while (bytes > 0) {
-    const ssize_t got = recv(fd, data, bytes, polling ? MSG_DONTWAIT : 0);
+    const ssize_t got = Receive(fd, data, bytes, polling ? MSG_DONTWAIT : 0);
     if (got < 0 && errno == EAGAIN) continue;
     if (got <= 0) return false;
     data += got;
@@ -41,7 +49,7 @@ bool ReceiveAll(int fd, std::byte* data, size_t bytes, bool polling) {
 ssize_t ReceiveSome(int fd, std::byte* data, size_t bytes) {
   ssize_t got;
   do {
-    got = recv(fd, data, bytes, MSG_DONTWAIT);
+    got = Receive(fd, data, bytes, MSG_DONTWAIT);
   } while (got < 0 && errno == EAGAIN);
   return got;
 }
@@ -55,15 +63,59 @@ RunResult RunOne(const RawOptions& options, Active active, Passive passive) {
       [&](const std::vector<int>& fds) { return passive(fds[0]); });
 }
 
+// One side of an echo. Edges are enough: a short read has emptied the socket.
+SideResult Echo(const std::vector<int>& fds, size_t bytes, bool polling,
+                bool starts, double seconds) {
+  const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  for (size_t i = 0; i < fds.size(); ++i) {
+    epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u64 = i}};
+    if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+      return Failed("epoll_ctl");
+    }
+  }
+  SideResult result = Measure([&](SideResult* side) {
+    const std::vector<std::byte> message(bytes, std::byte{0x5a});
+    std::vector<std::byte> read(4 * bytes);
+    std::vector<size_t> held(fds.size());
+    const int64_t end = NowNanos() + static_cast<int64_t>(seconds * 1e9);
+    bool open = true;
+    for (size_t i = 0; starts && i < fds.size(); ++i) {
+      open = open && SendAll(fds[i], message.data(), bytes);
+    }
+    while (open && !(starts && NowNanos() >= end)) {
+      epoll_event events[kEventsMax];
+      ++ThreadCalls();
+      const int count =
+          epoll_wait(epoll_fd, events, kEventsMax, polling ? 0 : -1);
+      for (int k = 0; open && k < count; ++k) {
+        const auto i = events[k].data.u64;
+        const ssize_t got =
+            Receive(fds[i], read.data(), read.size(), MSG_DONTWAIT);
+        if (got < 0 && errno == EAGAIN) continue;
+        open = got > 0;
+        if (!open) break;
+        held[i] += static_cast<size_t>(got);
+        if (held[i] < bytes) continue;
+        held[i] -= bytes;
+        ++side->count;
+        open = SendAll(fds[i], message.data(), bytes);
+      }
+    }
+  });
+  close(epoll_fd);
+  return result;
+}
+
 }  // namespace
 
 RunResult RawStream(const RawOptions& options) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
   return RunOne(
       options,
-      [limit](int fd) {
+      [&](int fd) {
         return Measure([&](SideResult* side) {
-          const std::vector<std::byte> block(kBlockBytes, std::byte{0x5a});
+          const std::vector<std::byte> block(options.block_bytes,
+                                             std::byte{0x5a});
           const int64_t end = NowNanos() + limit;
           while (NowNanos() < end && SendAll(fd, block.data(), block.size())) {
             side->count += block.size();
@@ -73,11 +125,11 @@ RunResult RawStream(const RawOptions& options) {
           recv(fd, &last, 1, 0);  // all of it has been received
         });
       },
-      [](int fd) {
+      [&](int fd) {
         return Measure([&](SideResult* side) {
-          std::vector<std::byte> block(kBlockBytes);
+          std::vector<std::byte> block(options.block_bytes);
           ssize_t got;
-          while ((got = recv(fd, block.data(), block.size(), 0)) > 0) {
+          while ((got = Receive(fd, block.data(), block.size(), 0)) > 0) {
             side->count += static_cast<uint64_t>(got);
           }
         });
@@ -115,6 +167,16 @@ RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling) {
       });
 }
 
+RunResult RawEcho(const RawOptions& options, size_t bytes, size_t connections,
+                  bool polling) {
+  const auto side = [&](bool starts) {
+    return [&, starts](const std::vector<int>& fds) {
+      return Echo(fds, bytes, polling, starts, options.seconds);
+    };
+  };
+  return RunConnected(options.address, connections, side(true), side(false));
+}
+
 RunResult RawMessages(const RawOptions& options, size_t bytes) {
   const auto limit = static_cast<int64_t>(options.seconds * 1e9);
   const size_t per_batch = kBatchBytes / bytes;
@@ -143,7 +205,7 @@ RunResult RawMessages(const RawOptions& options, size_t bytes) {
           std::vector<std::byte> slots(256 * bytes);  // where messages go
           size_t held = 0;
           ssize_t got;
-          while ((got = recv(fd, batch.data() + held, kBatchBytes, 0)) > 0) {
+          while ((got = Receive(fd, batch.data() + held, kBatchBytes, 0)) > 0) {
             held += static_cast<size_t>(got);
             size_t taken = 0;
             for (; held - taken >= bytes; taken += bytes) {

@@ -13,12 +13,16 @@ namespace sluice::bench {
 struct RawOptions {
   std::string address = "127.0.0.1";
   double seconds = 1;
+  size_t block_bytes = 128 * 1024;  // of a stream; the default is iperf3's
 };
 
-// One stream, blocks of 128 KiB, both ends in blocking calls: as iperf3.
+// One stream in blocks, both ends in blocking calls: as iperf3.
 RunResult RawStream(const RawOptions& options);
 // Messages of `bytes` back and forth; `polling`: neither side sleeps.
 RunResult RawPingPong(const RawOptions& options, size_t bytes, bool polling);
+// The same on many connections at once, each side one thread that epoll wakes.
+RunResult RawEcho(const RawOptions& options, size_t bytes, size_t connections,
+                  bool polling);
 // Messages of `bytes`, each copied into a batch of 64 KiB and out of one, each
 // batch one system call.
 RunResult RawMessages(const RawOptions& options, size_t bytes);
