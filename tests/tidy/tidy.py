@@ -32,7 +32,7 @@ MAY_INCLUDE = {
 # System header -> regular expression of the paths that may include it.
 SYSTEM_HEADERS = (
     (r"(infiniband|rdma)/", r"(transport|tests)/"),
-    (r"liburing(\.h|/)", r"(core|blockdev|tests)/"),
+    (r"liburing(\.h|/)", r"(core|blockdev|tests|tools/bench)/"),
     (r"(CLI/|toml\+\+/|nlohmann/|prometheus/)",
      r"((target|initiator)/(main|flags|config|stats_json|metrics)|tests/|tools/)"),
     (r"(mutex|shared_mutex|atomic|thread|condition_variable|semaphore|latch|barrier|future|"

@@ -4,9 +4,12 @@
 //
 //   iwarp_bench [--provider iwarp|verbs] [--address ADDR] [--seconds S]
 //               [--repeats N] [--cases NAME,…] [--iperf3] [--json FILE]
+//   iwarp_bench --sockets [--address ADDR] [--seconds S] [--repeats N]
+//               [--json FILE]
 //
 // --iperf3 (apt install iperf3): the bandwidth cases beside one stream of that,
-// too, in the same turns.
+// too, in the same turns. --sockets: no verbs, but plain sockets beside an
+// io_uring.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fstream>
@@ -19,6 +22,7 @@
 #include "tools/bench/bench_run.h"
 #include "tools/bench/iperf.h"
 #include "tools/bench/raw_tcp.h"
+#include "tools/bench/sockets_table.h"
 #include "tools/bench/verbs_loop.h"
 
 namespace sluice::bench {
@@ -80,6 +84,7 @@ struct Settings {
   int repeats = 5;
   std::vector<std::string> cases;
   bool iperf3 = false;
+  bool sockets = false;
   std::string json;
 };
 
@@ -91,7 +96,8 @@ bool Report(const char* side, const RunResult& run) {
 }
 
 int RunCase(const Case& each, const Settings& settings, nlohmann::json* out) {
-  RawOptions raw{settings.address, settings.seconds};
+  const RawOptions raw{.address = settings.address,
+                       .seconds = settings.seconds};
   VerbsOptions verbs;
   verbs.api =
       settings.provider == "iwarp" ? &VerbsApi::Iwarp() : &VerbsApi::System();
@@ -143,6 +149,19 @@ int RunCase(const Case& each, const Settings& settings, nlohmann::json* out) {
   return 0;
 }
 
+int VerbsTable(const Settings& settings, nlohmann::json* out) {
+  std::printf("%-17s %9s %9s %-5s %6s  %-8s %9s %9s %8s\n", "case", "TCP",
+              settings.provider.c_str(), "unit", "ratio", "goal", "TCP cpu",
+              "cpu ns/1", "p99 us");
+  for (const Case& each : Cases()) {
+    const bool wanted = settings.cases.empty() ||
+                        std::find(settings.cases.begin(), settings.cases.end(),
+                                  each.name) != settings.cases.end();
+    if (wanted && RunCase(each, settings, out) != 0) return 1;
+  }
+  return 0;
+}
+
 int Run(int argc, char** argv) {
   Settings settings;
   CLI::App app("The iWARP provider, or a device's verbs, beside plain TCP");
@@ -155,19 +174,17 @@ int Run(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--cases", settings.cases, "some of them")->delimiter(',');
   app.add_flag("--iperf3", settings.iperf3, "bandwidth beside iperf3, too");
+  app.add_flag("--sockets", settings.sockets, "plain sockets beside io_uring");
   app.add_option("--json", settings.json, "a file for the values");
   CLI11_PARSE(app, argc, argv);
   SetLogLevel(LogLevel::kWarning);
-  std::printf("%-17s %9s %9s %-5s %6s  %-8s %9s %9s %8s\n", "case", "TCP",
-              settings.provider.c_str(), "unit", "ratio", "goal", "TCP cpu",
-              "cpu ns/1", "p99 us");
   nlohmann::json out = nlohmann::json::array();
-  for (const Case& each : Cases()) {
-    const bool wanted = settings.cases.empty() ||
-                        std::find(settings.cases.begin(), settings.cases.end(),
-                                  each.name) != settings.cases.end();
-    if (wanted && RunCase(each, settings, &out) != 0) return 1;
-  }
+  const int code = settings.sockets
+                       ? SocketsTable({.address = settings.address,
+                                       .seconds = settings.seconds},
+                                      settings.repeats, &out)
+                       : VerbsTable(settings, &out);
+  if (code != 0) return code;
   if (!settings.json.empty()) std::ofstream(settings.json) << out.dump(2);
   return 0;
 }
