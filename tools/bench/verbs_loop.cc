@@ -23,6 +23,7 @@ constexpr uint32_t kSmallReceives = 16;
 constexpr int kPollBatch = 64;
 // Of the last word of either side.
 constexpr uint32_t kWordBytes = 64;
+constexpr uint64_t kReceiveId = 1;  // wr_id of receives; of others: 0
 
 // Where the other side may read and write; travels as private data.
 struct Window {
@@ -99,6 +100,7 @@ class End {
   bool PostReceive(uint32_t index, uint32_t bytes) {
     ibv_sge sge = Sge(size_t{index} * bytes, bytes);
     ibv_recv_wr wr = {};
+    wr.wr_id = kReceiveId;
     wr.sg_list = &sge;
     wr.num_sge = bytes > 0 ? 1 : 0;
     ibv_recv_wr* bad = nullptr;
@@ -113,6 +115,7 @@ class End {
       const uint64_t place = (index + static_cast<uint64_t>(i)) % size;
       sges[i] = Sge(place * bytes, bytes);
       chain[i] = {};
+      chain[i].wr_id = kReceiveId;
       chain[i].sg_list = &sges[i];
       chain[i].num_sge = 1;
       chain[i].next = i + 1 == count ? nullptr : &chain[i + 1];
@@ -147,13 +150,19 @@ class End {
     }
   }
 
-  // -1: failed.
+  // -1: failed. Receives that are left when the other side goes are not.
   int Poll(ibv_wc* wc) {
     const int count = ibv_poll_cq(cq_, kPollBatch, wc);
+    int good = 0;
+    bool failed = false;
     for (int i = 0; i < count; ++i) {
-      if (wc[i].status != IBV_WC_SUCCESS) return -1;
+      const bool flushed = wc[i].status == IBV_WC_WR_FLUSH_ERR;
+      failed |= wc[i].status != IBV_WC_SUCCESS && !flushed;
+      failed |= flushed && wc[i].wr_id != kReceiveId;
+      gone_ |= flushed;
+      if (wc[i].status == IBV_WC_SUCCESS) wc[good++] = wc[i];
     }
-    return count;
+    return failed || (gone_ && good == 0) ? -1 : good;
   }
 
   const Window& peer() const { return peer_; }
@@ -227,6 +236,7 @@ class End {
   ibv_comp_channel* events_ = nullptr;
   ibv_cq* cq_ = nullptr;
   unsigned int unacked_ = 0;
+  bool gone_ = false;  // the other side is
   Window window_;
   Window peer_;
 };
