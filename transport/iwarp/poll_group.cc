@@ -117,6 +117,7 @@ void PollGroup::WakeQp(uint32_t number) {
 bool PollGroup::Add(Qp* qp) {
   if (!ControlSocket(progress_fd_, EPOLL_CTL_ADD, qp)) return false;
   qps_.push_back(qp);
+  posted_.reserve(qps_.capacity());  // nothing is allocated when I/O goes on
   MarkReady(qp);
   return true;
 }

@@ -26,6 +26,10 @@ void FinishResponses(Qp* qp) {
 void KeepRest(Qp* qp, uint64_t sent) {
   const SendBatch& batch = qp->group->batch;
   SendRest* rest = &qp->tx.rest;
+  // The first time, for all times.
+  rest->pieces.reserve(kBatchPieces);
+  rest->keys.reserve(kBatchPieces);
+  rest->text.reserve(kBatchText);
   rest->pieces.clear();
   rest->keys.clear();
   rest->next = 0;
