@@ -1,10 +1,13 @@
 #include "tools/bench/bench_run.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -18,6 +21,21 @@ int64_t Read(clockid_t clock) {
 }
 
 }  // namespace
+
+SideResult Failed(const char* call) {
+  SideResult result;
+  result.ok = false;
+  result.error = std::string(call) + ": " + std::strerror(errno);
+  return result;
+}
+
+sockaddr_in Address(const std::string& text, uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  inet_pton(AF_INET, text.c_str(), &address.sin_addr);
+  return address;
+}
 
 int64_t NowNanos() { return Read(CLOCK_MONOTONIC); }
 int64_t ThreadCpuNanos() { return Read(CLOCK_THREAD_CPUTIME_ID); }

@@ -2,6 +2,9 @@
 // did, how long it took, what it cost each of them.
 #pragma once
 
+#include <netinet/in.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -32,6 +35,14 @@ struct RunResult {
   // The sample at that share of them, in microseconds; 0 without samples.
   double percentile_us(double share) const;
 };
+
+// What a side says that could not begin: errno's reason.
+SideResult Failed(const char* call);
+// Samples that a side keeps at most.
+inline constexpr size_t kSamplesMax = 1'000'000;
+
+// Of an IPv4 address in text.
+sockaddr_in Address(const std::string& text, uint16_t port);
 
 int64_t NowNanos();
 int64_t ThreadCpuNanos();

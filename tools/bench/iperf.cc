@@ -1,6 +1,5 @@
 #include "tools/bench/iperf.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -31,9 +30,7 @@ RunResult Failed(const std::string& why) {
 // One that was free a moment ago; empty: there is none such address.
 std::string FreePort(const std::string& address) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in at = {};
-  at.sin_family = AF_INET;
-  inet_pton(AF_INET, address.c_str(), &at.sin_addr);
+  sockaddr_in at = Address(address, 0);
   socklen_t bytes = sizeof(at);
   auto* generic = reinterpret_cast<sockaddr*>(&at);
   const bool bound =

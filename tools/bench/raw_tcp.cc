@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kBatchBytes = 64 * 1024;
 constexpr int kEventsMax = 64;
-constexpr size_t kSamplesMax = 1'000'000;
 
 ssize_t Receive(int fd, std::byte* data, size_t bytes, int flags) {
   ++ThreadCalls();

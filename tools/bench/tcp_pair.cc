@@ -1,24 +1,12 @@
 #include "tools/bench/tcp_pair.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-
 namespace sluice::bench {
 namespace {
-
-sockaddr_in Address(const std::string& text, uint16_t port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  inet_pton(AF_INET, text.c_str(), &address.sin_addr);
-  return address;
-}
 
 void Tune(int fd) {
   const int on = 1;
@@ -48,13 +36,6 @@ SideResult RunSide(const char* call, size_t connections, ConnectOne connect_one,
 }
 
 }  // namespace
-
-SideResult Failed(const char* call) {
-  SideResult result;
-  result.ok = false;
-  result.error = std::string(call) + ": " + std::strerror(errno);
-  return result;
-}
 
 RunResult RunConnected(const std::string& address, size_t connections,
                        const ConnectedSide& active,

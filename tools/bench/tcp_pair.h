@@ -11,9 +11,6 @@ namespace sluice::bench {
 
 using ConnectedSide = std::function<SideResult(const std::vector<int>& fds)>;
 
-// What a side says that could not begin: errno's reason.
-SideResult Failed(const char* call);
-
 // Runs both sides on `connections` sockets each, to and from `address` (IPv4),
 // without Nagle's delay. They are closed at the end of their side.
 RunResult RunConnected(const std::string& address, size_t connections,

@@ -1,6 +1,5 @@
 #include "tools/bench/verbs_loop.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -15,7 +14,6 @@
 namespace sluice::bench {
 namespace {
 
-constexpr size_t kSamplesMax = 1'000'000;
 constexpr uint32_t kChain = 32;     // work requests posted at once
 constexpr uint32_t kWindow = 4096;  // messages that the receiver has room for
 constexpr uint32_t kCredit = 512;   // messages a credit gives back
@@ -168,14 +166,6 @@ class End {
   const Window& peer() const { return peer_; }
 
  private:
-  static sockaddr_in Address(const std::string& text, uint16_t port) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    inet_pton(AF_INET, text.c_str(), &address.sin_addr);
-    return address;
-  }
-
   bool Await(rdma_cm_event_type type, rdma_conn_param* param) {
     rdma_cm_event* event = nullptr;
     if (api_.get_cm_event(channel_, &event) != 0) return false;
@@ -240,13 +230,6 @@ class End {
   Window window_;
   Window peer_;
 };
-
-SideResult Failed(const char* what) {
-  SideResult side;
-  side.ok = false;
-  side.error = std::string(what) + ": " + std::strerror(errno);
-  return side;
-}
 
 // Both ends, connected, with their receives posted before the other may send.
 template <typename Active, typename Passive>
