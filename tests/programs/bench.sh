@@ -3,7 +3,8 @@
 # 0, 2 for a target that cannot be reached, another one for a wrong option.
 #
 #   bench.sh NVMF_BENCH SLUICED
-set -euo pipefail
+# shellcheck source=tools/lib.sh
+. "$(dirname "$0")/../../tools/lib.sh"
 bench=$1 sluiced=$2
 folder=$(mktemp -d)
 pid=
@@ -46,13 +47,8 @@ holds table.json 'all(0 <= row["idle_share"] < 0.5 for row in it if "idle_share"
 "$sluiced" --provider iwarp --export ram:16M --nqn $nqn --listen 127.0.0.1:0 --block-size 4096 \
   > "$folder/sluiced.out" 2> "$folder/sluiced.log" &
 pid=$!
-port=
-for ((i = 0; i < 300; i++)); do
-  port=$(sed -n 's/^listening rdma 127\.0\.0\.1:\([0-9]*\) .*/\1/p' "$folder/sluiced.out")
-  [ -z "$port" ] || break
-  kill -0 $pid 2> /dev/null || fail "sluiced ended"
-  sleep 0.1
-done
+port=$(sluiced_port "$folder/sluiced.out" $pid)
+[ -n "$port" ] || fail "sluiced did not get ready"
 run=("$bench" --port "$port" --nqn $nqn "${short[@]}")
 [ "$(code "${run[@]}" --depth 32 --queues 2 --bytes 8192 --sequential --server-pid $pid --json "$folder/run.json")" = 0 ] ||
   fail "a run failed"
