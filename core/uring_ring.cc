@@ -142,19 +142,22 @@ void UringRing::PushCancels() {
   }
 }
 
-FdWatch* UringRing::Watch(int fd, FdWatch::Handler handler, void* context) {
-  auto* watch = new Watched(this, fd, handler, context, /*only_asleep=*/false);
+UringRing::Watched* UringRing::AddWatch(int fd, FdWatch::Handler handler,
+                                        void* context, bool only_asleep) {
   ++watches_;
   SLUICE_CHECK(watches_ <= kWatchesMax);
+  return new Watched(this, fd, handler, context, only_asleep);
+}
+
+FdWatch* UringRing::Watch(int fd, FdWatch::Handler handler, void* context) {
+  Watched* watch = AddWatch(fd, handler, context, /*only_asleep=*/false);
   ArmWatch(watch);
   return watch;
 }
 
 FdWatch* UringRing::WatchAsleep(int fd, FdWatch::Handler handler,
                                 void* context) {
-  auto* watch = new Watched(this, fd, handler, context, /*only_asleep=*/true);
-  ++watches_;
-  SLUICE_CHECK(watches_ <= kWatchesMax);
+  Watched* watch = AddWatch(fd, handler, context, /*only_asleep=*/true);
   asleep_.push_back(watch);
   return watch;
 }

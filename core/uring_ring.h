@@ -53,6 +53,8 @@ class UringRing final : public Ring {
   void PushCancels();
   void Dispatch(uint64_t user_data, int32_t result, uint32_t flags);
   void OnWakeDone(int wake_fd, int32_t result);
+  Watched* AddWatch(int fd, FdWatch::Handler handler, void* context,
+                    bool only_asleep);
   void ArmWatch(Watched* watch);
   void ArmAsleep();
   void Forget(Watched* watch);
