@@ -34,7 +34,7 @@ inline constexpr uint64_t kBatchBytes = 512 * 1024;
 // A payload up to this is copied beside its header: cheaper than a piece of
 // its own.
 inline constexpr uint32_t kCopyMax = 1024;
-// Such messages of one piece have a short way of their own.
+// Messages up to this, of one piece, have a short way of their own.
 inline constexpr uint32_t kSmallMax = 256;
 // Batches of one queue pair before others have their turn.
 inline constexpr int kSendRounds = 4;

@@ -349,8 +349,9 @@ inline Mr* FindRange(Qp* qp, uint32_t key, uint64_t address, uint64_t bytes,
 }
 inline AccessFault CheckRange(Qp* qp, uint32_t key, uint64_t address,
                               uint64_t bytes, int access) {
-  return RangeFault(qp->group->pins.Find(qp->memory, key), qp->pd, address,
-                    bytes, access);
+  AccessFault fault;
+  FindRange(qp, key, address, bytes, access, &fault);
+  return fault;
 }
 // All access by that key ends. False: it is not the queue pair's to end.
 bool Invalidate(Qp* qp, uint32_t key, bool by_peer);

@@ -230,9 +230,8 @@ void SendReadyToReceive(Qp* qp, bool write, bool read) {
   FillWithReadyToReceive(qp, write);
   SendBatch* batch = &qp->group->batch;
   qp->tx.queued += batch->bytes;
-  const ssize_t result = SendPieces(qp->fd, batch->pieces.data(), 1);
   // The first bytes of a connection fit.
-  if (OnSent(qp, result) >= 0) return;
+  (void)OnSent(qp, SendPieces(qp->fd, batch->pieces.data(), 1));
 }
 
 }  // namespace sluice::iwarp
