@@ -202,18 +202,26 @@ void UringRing::Forget(Watched* watch) {
   delete watch;
 }
 
+// Deferred work does not count: Wait runs it before it sleeps.
 bool UringRing::HasWork() const {
-  constexpr unsigned kPending = IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW;
   return io_uring_cq_ready(&ring_) > 0 || io_uring_sq_ready(&ring_) > 0 ||
-         (IO_URING_READ_ONCE(*ring_.sq.kflags) & kPending) != 0 ||
+         (IO_URING_READ_ONCE(*ring_.sq.kflags) & IORING_SQ_CQ_OVERFLOW) != 0 ||
          has_cancelled();
 }
 
+// The kernel says that there is deferred work after it has queued it, which may
+// be after we have run it: then IORING_SQ_TASKRUN stays set, over nothing,
+// until there is work again (io_req_local_work_add, Linux 6.1 to 6.18). So it
+// is cleared here, before the work is run: of what is queued later it is set
+// anew.
 void UringRing::Submit() {
   const unsigned flags = IO_URING_READ_ONCE(*ring_.sq.kflags);
   const bool deferred =
       (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
   if (!deferred && io_uring_sq_ready(&ring_) == 0) return;
+  if ((flags & IORING_SQ_TASKRUN) != 0) {
+    __atomic_fetch_and(ring_.sq.kflags, ~IORING_SQ_TASKRUN, __ATOMIC_SEQ_CST);
+  }
   const int rc = deferred ? io_uring_submit_and_get_events(&ring_)
                           : io_uring_submit(&ring_);
   SLUICE_CHECK(rc >= 0 || Retryable(rc));

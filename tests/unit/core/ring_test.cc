@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -102,6 +104,42 @@ TEST_P(RingTest, CompletesAnOperation) {
   EXPECT_EQ(op.result, 0);
   EXPECT_EQ(ring_->in_flight(), 0u);
   EXPECT_FALSE(ring_->HasWork());
+}
+
+// The flags that a ring shares with the kernel.
+class SharedFlags {
+ public:
+  explicit SharedFlags(const Ring& ring) {
+    io_uring probe;
+    io_uring_params params{};
+    SLUICE_CHECK(io_uring_queue_init_params(2, &probe, &params) == 0);
+    io_uring_queue_exit(&probe);
+    page_ = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                 ring.fd(), IORING_OFF_SQ_RING);
+    SLUICE_CHECK(page_ != MAP_FAILED);
+    flags_ = reinterpret_cast<std::atomic<uint32_t>*>(
+        static_cast<std::byte*>(page_) + params.sq_off.flags);
+  }
+  ~SharedFlags() { munmap(page_, kPageBytes); }
+  std::atomic<uint32_t>& operator*() { return *flags_; }
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  void* page_;
+  std::atomic<uint32_t>* flags_;
+};
+
+// The kernel's announcement of deferred work can come after the work was run,
+// and stay: with it a reactor would never sleep again.
+TEST(UringRing, WorkThatWasAnnouncedTooLateKeepsNobodyAwake) {
+  const auto ring = *Ring::Create({});
+  if (ring->fd() < 0) GTEST_SKIP() << "io_uring is refused here";
+  SharedFlags flags(*ring);
+  (*flags) |= IORING_SQ_TASKRUN;
+
+  EXPECT_FALSE(ring->HasWork());
+  ring->Submit();
+  EXPECT_EQ((*flags) & IORING_SQ_TASKRUN, 0u);
 }
 
 TEST_P(RingTest, WaitSubmitsAndReturnsOnCompletion) {
