@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +24,11 @@ constexpr int kReapBatch = 128;
 constexpr int kResumeBatch = 256;
 constexpr int kTimerBatch = 64;
 constexpr int kMessageBatch = 256;
+// To learn what a wake-up costs: how often, how long after we fell asleep, and
+// how long we wait for it.
+constexpr size_t kWakeUps = 7;
+constexpr std::chrono::microseconds kBeforeWakeUp{200};
+constexpr absl::Duration kWakeUpLimit = absl::Milliseconds(20);
 // Ticks at the end of Run(), for messages that were posted before Stop().
 constexpr int kFinalTicks = 64;
 
@@ -35,12 +43,24 @@ absl::Status PinTo(int cpu) {
   return absl::ErrnoToStatus(rc, absl::StrCat("pin to processor ", cpu));
 }
 
+absl::Status MakeRealtime(int priority) {
+  sched_param param = {};
+  param.sched_priority = priority;
+  const int rc = pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
+  if (rc == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      rc, absl::StrCat("real-time priority ", priority,
+                       " (it needs CAP_SYS_NICE or a limit on rtprio, as "
+                       "systemd's LimitRTPRIO)"));
+}
+
 }  // namespace
 
 Reactor* Reactor::Current() { return current_reactor; }
 
 Reactor::Reactor(const ReactorOptions& options)
     : options_(options),
+      spin_(options.spin),
       safety_nanos_(absl::ToInt64Nanoseconds(options.safety_poll_idle)) {}
 
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create(
@@ -49,16 +69,20 @@ absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create(
   std::unique_ptr<Reactor> reactor(new Reactor(options));
   SLUICE_RETURN_IF_ERROR(reactor->Init());
   current_reactor = reactor.get();
+  if (options.measure_wake_up) reactor->MeasureWakeUp();
   return reactor;
 }
 
 absl::Status Reactor::Init() {
   if (options_.cpu >= 0) SLUICE_RETURN_IF_ERROR(PinTo(options_.cpu));
+  if (options_.realtime_priority > 0) {
+    SLUICE_RETURN_IF_ERROR(MakeRealtime(options_.realtime_priority));
+  }
   SLUICE_ASSIGN_OR_RETURN(ring_, Ring::Create(options_.ring));
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd_ < 0) return absl::ErrnoToStatus(errno, "eventfd");
   wake_watch_ = ring_->Watch(wake_fd_, &OnWakeEvent, this);
-  now_nanos_ = last_work_nanos_ = options_.clock->NowNanos();
+  now_nanos_ = options_.clock->NowNanos();
   return absl::OkStatus();
 }
 
@@ -80,7 +104,7 @@ void Reactor::Run() {
   SLUICE_CHECK(IsCurrent());
   while (!stop_.load(std::memory_order_acquire)) {
     if (Tick() > 0) continue;
-    if (ShouldSpin()) {
+    if (spin_.ShouldSpin()) {
       ++stats_.spins;
       continue;
     }
@@ -115,7 +139,7 @@ int Reactor::Tick() {
   FlushSources();
   ring_->Submit();
   in_tick_ = false;
-  if (work > 0) last_work_nanos_ = now_nanos_;
+  spin_.OnTick(now_nanos_, work);
   return work;
 }
 
@@ -145,19 +169,6 @@ int Reactor::ResumeReady() {
   return resumed;
 }
 
-bool Reactor::ShouldSpin() const {
-  switch (options_.poll_mode) {
-    case PollMode::kPoll:
-      return true;
-    case PollMode::kEvent:
-      return false;
-    case PollMode::kHybrid:
-      return now_nanos_ - last_work_nanos_ <
-             absl::ToInt64Nanoseconds(options_.spin);
-  }
-  return false;
-}
-
 // The one order, everywhere: request notification, poll until empty, only then
 // sleep.
 void Reactor::Sleep(absl::Duration limit) {
@@ -169,7 +180,7 @@ void Reactor::Sleep(absl::Duration limit) {
   if (found > 0) {
     stats_.rearm_found += static_cast<uint64_t>(found);
     FlushSources();
-    last_work_nanos_ = options_.clock->NowNanos();
+    spin_.OnTick(options_.clock->NowNanos(), found);
     RestartSafetyPolls();
     return;
   }
@@ -180,9 +191,18 @@ void Reactor::Sleep(absl::Duration limit) {
     return;
   }
   ++stats_.sleeps;
+  spin_.OnSleep();
   const int64_t nanos = SleepNanos(limit);
   ring_->Wait(nanos);
   sleeping_.store(false, std::memory_order_relaxed);
+  const int64_t woken_at =
+      woken_at_nanos_.exchange(0, std::memory_order_relaxed);
+  if (woken_at > 0) {
+    const int64_t cost = Clock::Real()->NowNanos() - woken_at;
+    spin_.OnWake(cost);
+    wake_latency_.Record(static_cast<uint64_t>(std::max<int64_t>(cost, 0)));
+  }
+  if (ring_->HasWork()) ++stats_.wake_ups;
   const bool limited =
       nanos == std::max<int64_t>(0, absl::ToInt64Nanoseconds(limit));
   if (armed && !limited && !ring_->HasWork()) {
@@ -244,9 +264,31 @@ void Reactor::Wake() {
       sender->ring_->WakeByMessage(ring_->fd(), wake_fd_)) {
     return;
   }
+  woken_at_nanos_.store(Clock::Real()->NowNanos(), std::memory_order_relaxed);
   const uint64_t one = 1;
   const ssize_t written = write(wake_fd_, &one, sizeof(one));
   SLUICE_CHECK(written == sizeof(one) || errno == EAGAIN);
+}
+
+// Another thread wakes us a few times. The median: some of them find us awake
+// still, or the machine busy.
+void Reactor::MeasureWakeUp() {
+  std::array<int64_t, kWakeUps> costs;
+  for (int64_t& cost : costs) {
+    std::thread waker([this] {
+      std::this_thread::sleep_for(kBeforeWakeUp);
+      Wake();
+    });
+    Sleep(kWakeUpLimit);
+    waker.join();
+    cost = static_cast<int64_t>(wake_latency_.max());
+    wake_latency_.Clear();
+    Tick();
+  }
+  std::sort(costs.begin(), costs.end());
+  const int64_t median = costs[kWakeUps / 2];
+  if (median > 0) spin_.set_wake_cost(median);
+  stats_ = {};
 }
 
 void Reactor::OnWakeEvent(void* context) {

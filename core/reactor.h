@@ -18,29 +18,28 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/clock.h"
+#include "core/histogram.h"
 #include "core/intrusive_list.h"
 #include "core/message.h"
 #include "core/ring.h"
+#include "core/spin_policy.h"
 #include "core/timer.h"
 
 namespace sluice {
 
-// How a reactor waits for completions. `kPoll` never sleeps, `kEvent` never
-// spins, `kHybrid` spins for a while after work and then sleeps.
-enum class PollMode : uint8_t { kPoll, kEvent, kHybrid };
-
 struct ReactorOptions {
   int index = 0;
   int cpu = -1;  // pinned to this processor; -1: where the scheduler likes
-  PollMode poll_mode = PollMode::kHybrid;
-  // kHybrid: spin this long after the last work before sleeping. Longer means
-  // a lower latency after short pauses and more processor time.
-  absl::Duration spin = absl::Microseconds(20);
+  // SCHED_FIFO at this priority, 1 to 99; 0: as the scheduler likes.
+  int realtime_priority = 0;
+  SpinOptions spin;
   // How long after the sources' last work they are looked at although nothing
   // announced anything: what this finds is a missed completion. Each look that
   // finds nothing makes the wait eight times longer, up to the idle one.
   absl::Duration safety_poll_busy = absl::Milliseconds(10);
   absl::Duration safety_poll_idle = absl::Seconds(1);
+  // Measures at the start what a wake-up costs here: some milliseconds.
+  bool measure_wake_up = true;
   RingOptions ring;
   Clock* clock = Clock::Real();
 };
@@ -73,6 +72,7 @@ struct ReactorStats {
   uint64_t ticks = 0;
   uint64_t spins = 0;  // empty ticks that did not end in a sleep
   uint64_t sleeps = 0;
+  uint64_t wake_ups = 0;     // sleeps that something ended, not their time
   uint64_t rearm_found = 0;  // work found between arming and sleeping
   uint64_t messages = 0;
   uint64_t ring_completions = 0;
@@ -111,7 +111,12 @@ class Reactor {
   // Both also from within a source's functions.
   void AddPollSource(PollSource* source);
   void RemovePollSource(PollSource* source);
-  PollMode poll_mode() const { return options_.poll_mode; }
+  const SpinOptions& spin() const { return spin_.options(); }
+  // Any time.
+  void set_spin(const SpinOptions& spin) { spin_.set_options(spin); }
+  const SpinPolicy& spin_policy() const { return spin_; }
+  // From another thread's message to our waking, in nanoseconds.
+  const Histogram& wake_latency() const { return wake_latency_; }
 
   // Thread-safe. Runs the message on this reactor's thread. The reactor lives
   // until it has run; its destructor waits for those still inside this call.
@@ -132,17 +137,19 @@ class Reactor {
   void FlushSources();
   void RestartSafetyPolls();
   int ResumeReady();
-  bool ShouldSpin() const;
   int64_t SleepNanos(absl::Duration limit) const;
   void Wake();
+  void MeasureWakeUp();
   static void OnWakeEvent(void* context);
 
   const ReactorOptions options_;
+  SpinPolicy spin_;
   std::unique_ptr<Ring> ring_;
   int wake_fd_ = -1;
   FdWatch* wake_watch_ = nullptr;
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stop_{false};
+  std::atomic<int64_t> woken_at_nanos_{0};  // by whom we slept for
   std::atomic<int> callers_{0};  // other threads inside Post and Stop
   Inbox inbox_;
   std::vector<PollSource*> sources_;  // null: removed, dropped by the next tick
@@ -150,9 +157,9 @@ class Reactor {
   IntrusiveList<Waiter> ready_;
   TimerHeap timers_;
   int64_t now_nanos_ = 0;
-  int64_t last_work_nanos_ = 0;
   int64_t safety_nanos_;  // the next sleep's, until a safety poll
   ReactorStats stats_;
+  Histogram wake_latency_;
 };
 
 }  // namespace sluice

@@ -53,6 +53,28 @@ constexpr Key<SubsystemOptions> kSubsystemKeys[] = {
      }},
 };
 
+constexpr Key<ReactorOverride> kReactorKeys[] = {
+    {"index",
+     [](const toml::node& n, ReactorOverride* o) {
+       return ReadCount(n, &o->index.emplace());
+     }},
+    {"poll-mode",
+     [](const toml::node& n, ReactorOverride* o) {
+       std::string text;
+       SLUICE_RETURN_IF_ERROR(ReadString(n, &text));
+       SLUICE_ASSIGN_OR_RETURN(o->poll_mode, ParsePollMode(text));
+       return absl::OkStatus();
+     }},
+    {"max-spin-us",
+     [](const toml::node& n, ReactorOverride* o) {
+       return ReadMicroseconds(n, &o->max_spin.emplace());
+     }},
+    {"max-spin-share",
+     [](const toml::node& n, ReactorOverride* o) {
+       return ReadPercent(n, &o->max_spin_share.emplace());
+     }},
+};
+
 constexpr Key<TargetOptions> kTargetKeys[] = {
     {"listen", [](const toml::node& n,
                   TargetOptions* o) { return ReadStrings(n, &o->listen); }},
@@ -76,8 +98,42 @@ constexpr Key<TargetOptions> kTargetKeys[] = {
      [](const toml::node& n, TargetOptions* o) {
        std::string text;
        SLUICE_RETURN_IF_ERROR(ReadString(n, &text));
-       SLUICE_ASSIGN_OR_RETURN(o->poll_mode, ParsePollMode(text));
+       SLUICE_ASSIGN_OR_RETURN(o->spin.mode, ParsePollMode(text));
        return absl::OkStatus();
+     }},
+    {"max-spin-us",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadMicroseconds(n, &o->spin.max_spin);
+     }},
+    {"max-spin-share",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadPercent(n, &o->spin.max_spin_share);
+     }},
+    {"realtime-priority",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadCount(n, &o->realtime_priority);
+     }},
+    {"cq-batch", [](const toml::node& n,
+                    TargetOptions* o) { return ReadCount(n, &o->cq_batch); }},
+    {"ack-batch", [](const toml::node& n,
+                     TargetOptions* o) { return ReadCount(n, &o->ack_batch); }},
+    {"solicited-only",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadBool(n, &o->solicited_only);
+     }},
+    {"completion-vector",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadCount(n, &o->completion_vector.emplace());
+     }},
+    {"irq-affinity",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadBool(n, &o->irq_affinity);
+     }},
+    {"inline", [](const toml::node& n,
+                  TargetOptions* o) { return ReadCount(n, &o->inline_bytes); }},
+    {"signal-every",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadCount(n, &o->signal_every);
      }},
     {"cq-depth-factor",
      [](const toml::node& n, TargetOptions* o) {
@@ -128,6 +184,11 @@ class Reader {
       if (key.str() == "subsystem") {
         SLUICE_RETURN_IF_ERROR(
             ReadTables(key, node, &out->subsystems, &Reader::ReadSubsystem));
+        continue;
+      }
+      if (key.str() == "reactor") {
+        SLUICE_RETURN_IF_ERROR(
+            ReadTables(key, node, &out->reactors, &Reader::ReadReactor));
         continue;
       }
       SLUICE_RETURN_IF_ERROR(ReadKey(key, node, kTargetKeys, "subsystem", out));
@@ -198,6 +259,17 @@ class Reader {
       SLUICE_RETURN_IF_ERROR((this->*read)(*table, &out->back()));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status ReadReactor(const toml::table& table,
+                           ReactorOverride* out) const {
+    for (auto&& [key, node] : table) {
+      SLUICE_RETURN_IF_ERROR(
+          ReadKey<ReactorOverride>(key, node, kReactorKeys, nullptr, out));
+    }
+    if (out->index) return absl::OkStatus();
+    return At(table.source(),
+              "reactor: give it an index: 0 is the first of cores");
   }
 
   absl::Status ReadSubsystem(const toml::table& table,

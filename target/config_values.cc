@@ -1,5 +1,7 @@
 #include "target/config_values.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/optional.h"
@@ -13,6 +15,14 @@ namespace {
 absl::Status CheckUint32(uint64_t value) {
   if (value <= UINT32_MAX) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(value, " is too large"));
+}
+
+absl::optional<double> NumberOf(const toml::node& node) {
+  if (const auto* number = node.as_integer()) {
+    return static_cast<double>(number->get());
+  }
+  if (const auto* number = node.as_floating_point()) return number->get();
+  return absl::nullopt;
 }
 
 }  // namespace
@@ -77,14 +87,24 @@ absl::Status ReadCount(const toml::node& node, uint32_t* out) {
   return absl::OkStatus();
 }
 
+absl::Status ReadMicroseconds(const toml::node& node, absl::Duration* out) {
+  const absl::optional<double> value = NumberOf(node);
+  if (!value.has_value() || !std::isfinite(*value)) {
+    return WrongType(node, "a number of microseconds");
+  }
+  *out = absl::Microseconds(*value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadPercent(const toml::node& node, double* out) {
+  const absl::optional<double> value = NumberOf(node);
+  if (!value.has_value()) return WrongType(node, "a number of percent");
+  *out = *value / 100;
+  return absl::OkStatus();
+}
+
 absl::Status ReadSeconds(const toml::node& node, absl::Duration* out) {
-  const absl::optional<double> seconds = [&]() -> absl::optional<double> {
-    if (const auto* number = node.as_integer()) {
-      return static_cast<double>(number->get());
-    }
-    if (const auto* number = node.as_floating_point()) return number->get();
-    return absl::nullopt;
-  }();
+  const absl::optional<double> seconds = NumberOf(node);
   if (!seconds.has_value()) return WrongType(node, "a number of seconds");
   SLUICE_ASSIGN_OR_RETURN(*out, CheckSeconds(*seconds));
   return absl::OkStatus();

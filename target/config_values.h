@@ -23,6 +23,9 @@ absl::Status ReadCount(const toml::node& node, uint32_t* out);
 // A number, or a size as text.
 absl::Status ReadBytes(const toml::node& node, uint64_t* out);
 absl::Status ReadSmallBytes(const toml::node& node, uint32_t* out);
+absl::Status ReadMicroseconds(const toml::node& node, absl::Duration* out);
+// A number of percent, as a share.
+absl::Status ReadPercent(const toml::node& node, double* out);
 absl::Status ReadSeconds(const toml::node& node, absl::Duration* out);
 // One string or an array of them.
 absl::Status ReadStrings(const toml::node& node, std::vector<std::string>* out);

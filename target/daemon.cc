@@ -19,6 +19,7 @@
 #include "target/daemon_memory.h"
 #include "target/daemon_ready.h"
 #include "target/daemon_restart.h"
+#include "target/flags.h"
 #include "target/provider.h"
 #include "target/stats_json.h"
 #include "target/target.h"
@@ -31,6 +32,10 @@ constexpr absl::Duration kRetryPeriod = absl::Milliseconds(500);
 // After a restart of ourselves, other errors than a missing device may pass:
 // the kernel still lets go of files and ports, udev sets permissions.
 constexpr absl::Duration kSettleTime = absl::Seconds(10);
+// SIGUSR2: so many records of each completion queue, and work requests that
+// have been out for so long.
+constexpr uint32_t kFlightsTold = 64;
+constexpr absl::Duration kOverdue = absl::Seconds(1);
 // What Stop may take beyond the drain timeout before it counts as hung.
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 
@@ -115,9 +120,14 @@ class Daemon {
         case DaemonEvent::kStats:
           PrintStats();
           break;
+        case DaemonEvent::kFlights: {
+          const std::string text =
+              target_->DescribeFlights(kFlightsTold, kOverdue);
+          std::fwrite(text.data(), 1, text.size(), stderr);
+          break;
+        }
         case DaemonEvent::kHangup:
-          SLUICE_LOG(kInfo) << "SIGHUP ignored; restart sluiced to change its "
-                               "configuration";
+          Reload();
           break;
         case DaemonEvent::kTimeout:
           break;
@@ -127,6 +137,24 @@ class Daemon {
 
   void PrintStats() {
     Print(StatsJson(target_->Snapshot(), absl::Now()) + "\n");
+  }
+
+  // How the reactors wait; all else takes a restart.
+  void Reload() {
+    int argc = 0;
+    while (argv_[argc] != nullptr) ++argc;
+    const absl::StatusOr<Invocation> now = ParseFlags(argc, argv_);
+    if (!now.ok()) {
+      SLUICE_LOG(kError) << "configuration not taken over"
+                         << KV("because", now.status().message());
+      return;
+    }
+    const size_t reactors = std::max<size_t>(options_.cores.size(), 1);
+    for (size_t i = 0; i < reactors; ++i) {
+      target_->SetSpin(static_cast<int>(i), now->options.SpinOf(i));
+    }
+    SLUICE_LOG(kInfo) << "configuration read again: poll modes and spin limits "
+                         "hold now, the rest after a restart";
   }
 
   void Stop() {

@@ -49,7 +49,7 @@ void ExitAtOnce(int signal) {
 }  // namespace
 
 void BlockDaemonSignals() {
-  BlockSignals({SIGTERM, SIGINT, SIGUSR1, SIGHUP});
+  BlockSignals({SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP});
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a write past the limit ends in a status
 }
@@ -57,7 +57,7 @@ void BlockDaemonSignals() {
 absl::StatusOr<std::unique_ptr<DaemonEvents>> DaemonEvents::Create() {
   std::unique_ptr<DaemonEvents> events(new DaemonEvents);
   events->terminate_ = OpenSignals({SIGTERM, SIGINT});
-  events->others_ = OpenSignals({SIGUSR1, SIGHUP});
+  events->others_ = OpenSignals({SIGUSR1, SIGUSR2, SIGHUP});
   events->restart_ = blockdev::UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!events->terminate_.ok() || !events->others_.ok() ||
       !events->restart_.ok()) {
@@ -82,6 +82,8 @@ DaemonEvent DaemonEvents::Wait(absl::Duration limit) {
   switch (TakeSignal(others_)) {
     case SIGUSR1:
       return DaemonEvent::kStats;
+    case SIGUSR2:
+      return DaemonEvent::kFlights;
     case SIGHUP:
       return DaemonEvent::kHangup;
     default:

@@ -16,6 +16,7 @@ enum class DaemonEvent {
   kTimeout,
   kTerminate,  // SIGTERM, SIGINT
   kStats,      // SIGUSR1
+  kFlights,    // SIGUSR2
   kHangup,     // SIGHUP
   kRestart,    // RequestRestart()
 };

@@ -53,10 +53,72 @@ constexpr ValueFlag kValueFlags[] = {
        return absl::OkStatus();
      }},
     {"--poll-mode", "MODE",
-     "how a reactor waits: hybrid spins for a while and then sleeps, poll "
+     "how a reactor waits: hybrid spins under load and sleeps when idle, poll "
      "never sleeps, event never spins; default hybrid",
      [](const std::string& text, TargetOptions* options) {
-       SLUICE_ASSIGN_OR_RETURN(options->poll_mode, ParsePollMode(text));
+       SLUICE_ASSIGN_OR_RETURN(options->spin.mode, ParsePollMode(text));
+       return absl::OkStatus();
+     }},
+    {"--max-spin-us", "USEC",
+     "how long hybrid spins in a row at most, 0 to 10000; default 100",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->spin.max_spin, ParseMicroseconds(text));
+       return absl::OkStatus();
+     }},
+    {"--max-spin-share", "PERCENT",
+     "of a processor that hybrid may spin away; default 100",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->spin.max_spin_share,
+                               ParsePercent(text));
+       return absl::OkStatus();
+     }},
+    {"--realtime-priority", "N",
+     "SCHED_FIFO priority of the reactors, 1 to 99; default 0, none",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->realtime_priority, ParseCount(text));
+       return absl::OkStatus();
+     }},
+    {"--cq-batch", "N",
+     "completions taken from a queue at a time, 16 to 64; default 32",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->cq_batch, ParseCount(text));
+       return absl::OkStatus();
+     }},
+    {"--ack-batch", "N",
+     "completion events acknowledged at once, 1 to 4096; default 64",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->ack_batch, ParseCount(text));
+       return absl::OkStatus();
+     }},
+    {"--solicited-only", "on|off",
+     "sleep until a host marks a command as solicited; Linux marks none; "
+     "default off",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->solicited_only, ParseSwitch(text));
+       return absl::OkStatus();
+     }},
+    {"--completion-vector", "N",
+     "of the completion queues; default: the reactor's number",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->completion_vector, ParseCount(text));
+       return absl::OkStatus();
+     }},
+    {"--irq-affinity", "on|off",
+     "move that vector's interrupt to the reactor's processor; default off",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->irq_affinity, ParseSwitch(text));
+       return absl::OkStatus();
+     }},
+    {"--inline", "BYTES",
+     "data that a device takes with a work request, 0 to 1024; default 16",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->inline_bytes, ParseCount(text));
+       return absl::OkStatus();
+     }},
+    {"--signal-every", "N",
+     "responses for one completion of them, 1 to 64; default 16",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->signal_every, ParseCount(text));
        return absl::OkStatus();
      }},
     {"--cq-depth-factor", "2..4",

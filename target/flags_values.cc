@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/status_macros.h"
 #include "core/units.h"
 
@@ -100,6 +101,29 @@ absl::StatusOr<absl::Duration> ParseSeconds(absl::string_view text) {
     return Bad(text, "use a number of seconds, as in 5 or 0.5");
   }
   return CheckSeconds(seconds);
+}
+
+absl::StatusOr<absl::Duration> ParseMicroseconds(absl::string_view text) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || !std::isfinite(value) || value < 0) {
+    return Bad(text, "use a number of microseconds, as in 50 or 2.5");
+  }
+  return absl::Microseconds(value);
+}
+
+absl::StatusOr<double> ParsePercent(absl::string_view text) {
+  double value = 0;
+  if (!absl::SimpleAtod(absl::StripSuffix(text, "%"), &value) ||
+      !std::isfinite(value)) {
+    return Bad(text, "use a number of percent, as in 50");
+  }
+  return value / 100;
+}
+
+absl::StatusOr<bool> ParseSwitch(absl::string_view text) {
+  if (text == "on") return true;
+  if (text == "off") return false;
+  return Bad(text, "use on or off");
 }
 
 absl::StatusOr<uint32_t> ParseCount(absl::string_view text) {

@@ -33,6 +33,13 @@ absl::StatusOr<absl::Duration> ParseSeconds(absl::string_view text);
 absl::StatusOr<absl::Duration> CheckSeconds(double seconds);
 inline constexpr double kSecondsMax = 1e9;
 
+// Microseconds, fractions allowed.
+absl::StatusOr<absl::Duration> ParseMicroseconds(absl::string_view text);
+// Percent as a share, "50" or "50%".
+absl::StatusOr<double> ParsePercent(absl::string_view text);
+// "on", "off".
+absl::StatusOr<bool> ParseSwitch(absl::string_view text);
+
 // A whole number.
 absl::StatusOr<uint32_t> ParseCount(absl::string_view text);
 

@@ -27,6 +27,9 @@ constexpr size_t kNamespacesMax = nvme::kNamespaceListMax;
 constexpr size_t kListenersMax = 64;
 constexpr size_t kAllowedHostsMax = 1024;
 constexpr size_t kSerialLengthMax = 20;
+constexpr absl::Duration kMaxSpinMax = absl::Milliseconds(10);
+constexpr uint64_t kRealtimePriorityMax = 99;
+constexpr uint64_t kCompletionVectorMax = 4095;
 constexpr absl::Duration kDrainTimeoutMax = absl::Hours(1);
 constexpr absl::Duration kStatsIntervalMin = absl::Milliseconds(100);
 constexpr absl::Duration kStatsIntervalMax = absl::Hours(24);
@@ -85,6 +88,53 @@ absl::Status CheckPool(const TargetOptions& options) {
                absl::StrCat("use at most ", FormatBytes(kPoolMaxBytes)));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckSpin(absl::string_view where, const SpinOptions& spin) {
+  if (spin.max_spin < absl::ZeroDuration() || spin.max_spin > kMaxSpinMax) {
+    return Bad(absl::StrCat(where, "--max-spin-us"),
+               absl::ToDoubleMicroseconds(spin.max_spin),
+               "use 0 to 10000 microseconds");
+  }
+  if (!(spin.max_spin_share >= 0 && spin.max_spin_share <= 1)) {
+    return Bad(absl::StrCat(where, "--max-spin-share"),
+               100 * spin.max_spin_share, "use 0 to 100 percent");
+  }
+  return spin.Validate();
+}
+
+absl::Status CheckWaiting(const TargetOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckSpin("", options.spin));
+  const size_t reactors = std::max<size_t>(options.cores.size(), 1);
+  std::set<uint32_t> seen;
+  for (const ReactorOverride& one : options.reactors) {
+    if (!one.index) {
+      return absl::InvalidArgumentError(
+          "[[reactor]] without an index: 0 is the first of --cores");
+    }
+    if (*one.index >= reactors || !seen.insert(*one.index).second) {
+      return Bad("[[reactor]] index", *one.index,
+                 absl::StrCat("use each of 0 to ", reactors - 1,
+                              " once at most: --cores gives a reactor each"));
+    }
+    SLUICE_RETURN_IF_ERROR(CheckSpin(absl::StrCat("reactor ", *one.index, ": "),
+                                     options.SpinOf(*one.index)));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckRange("--realtime-priority",
+                                    options.realtime_priority, 0,
+                                    kRealtimePriorityMax));
+  SLUICE_RETURN_IF_ERROR(CheckRange("--cq-batch", options.cq_batch,
+                                    transport::kPollBatchMin,
+                                    transport::kPollBatchMax));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--ack-batch", options.ack_batch, 1, transport::kAckBatchMax));
+  SLUICE_RETURN_IF_ERROR(CheckRange("--completion-vector",
+                                    options.completion_vector.value_or(0), 0,
+                                    kCompletionVectorMax));
+  SLUICE_RETURN_IF_ERROR(CheckRange("--inline", options.inline_bytes, 0,
+                                    transport::kInlineBytesMax));
+  return CheckRange("--signal-every", options.signal_every, 1,
+                    transport::kSilentMax);
 }
 
 absl::Status CheckTimes(const TargetOptions& options) {
@@ -364,11 +414,23 @@ absl::Status CheckSubsystems(const std::vector<SubsystemOptions>& subsystems) {
 
 }  // namespace
 
+SpinOptions TargetOptions::SpinOf(size_t index) const {
+  SpinOptions chosen = spin;
+  for (const ReactorOverride& one : reactors) {
+    if (one.index != index) continue;
+    if (one.poll_mode) chosen.mode = *one.poll_mode;
+    if (one.max_spin) chosen.max_spin = *one.max_spin;
+    if (one.max_spin_share) chosen.max_spin_share = *one.max_spin_share;
+  }
+  return chosen;
+}
+
 absl::Status TargetOptions::Validate() const {
   SLUICE_RETURN_IF_ERROR(CheckSubsystems(subsystems));
   SLUICE_RETURN_IF_ERROR(CheckListen(*this));
   SLUICE_RETURN_IF_ERROR(CheckCores(*this));
   SLUICE_RETURN_IF_ERROR(CheckQueues(*this));
+  SLUICE_RETURN_IF_ERROR(CheckWaiting(*this));
   SLUICE_RETURN_IF_ERROR(CheckPool(*this));
   return CheckTimes(*this);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,14 @@ struct SubsystemOptions {
   std::string serial;                      // empty: derived, stable
 };
 
+// Of one reactor; what is not given is as for all.
+struct ReactorOverride {
+  std::optional<uint32_t> index;  // in the order of `cores`
+  std::optional<PollMode> poll_mode;
+  std::optional<absl::Duration> max_spin;
+  std::optional<double> max_spin_share;
+};
+
 struct TargetOptions {
   std::vector<SubsystemOptions> subsystems;
   // "ADDR[:PORT]", "[V6%IFACE]:PORT"; empty: every IPv4 address, port 4420.
@@ -54,7 +63,28 @@ struct TargetOptions {
   IwarpCrc iwarp_crc = IwarpCrc::kAuto;
   // Processors to run reactors on, one each; empty: one reactor, not pinned.
   std::vector<int> cores;
-  PollMode poll_mode = PollMode::kHybrid;
+  // How they wait: spin.mode, and the limits of hybrid's spins. Those of one
+  // reactor can differ. All of it changes at run time (Target::SetSpin).
+  SpinOptions spin;
+  std::vector<ReactorOverride> reactors;
+  // SCHED_FIFO priority of the reactors, 1 to 99; 0: none. With `poll` nothing
+  // else runs on their processors.
+  uint32_t realtime_priority = 0;
+  // Completions taken from a CQ at a time, 16 to 64, and CQ events acknowledged
+  // at once, 1 to 4096.
+  uint32_t cq_batch = 32;
+  uint32_t ack_batch = 64;
+  // Sleep until a host says that it waits: for hosts that mark their last
+  // command as solicited. Linux marks none.
+  bool solicited_only = false;
+  // Completion vector of the CQs; nothing: the reactor's number. And whether
+  // its interrupt is moved to the reactor's processor.
+  std::optional<uint32_t> completion_vector;
+  bool irq_affinity = false;
+  // Data that a device takes inline with a work request, 0 to 1024.
+  uint32_t inline_bytes = 16;
+  // One in so many responses has a completion, 1 to 64.
+  uint32_t signal_every = 16;
   // CQ entries per queue depth, 2 to 4: less memory against fewer stalls.
   uint32_t cq_depth_factor = 4;
   // Commands in flight per I/O queue: MQES + 1, 2 to 1024.
@@ -79,6 +109,9 @@ struct TargetOptions {
   // Identifies this machine in serials, NGUIDs and UUIDs; empty: read from
   // /etc/machine-id.
   std::string machine_id;
+
+  // Of the reactor with this number.
+  SpinOptions SpinOf(size_t index) const;
 
   // One line that says what to do, naming the flag.
   absl::Status Validate() const;

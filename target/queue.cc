@@ -252,6 +252,7 @@ Task<void> Queue::Close() {
     SLUICE_LOG(kWarning) << "the device did not flush a dead queue"
                          << KV("qid", qid_)
                          << KV("outstanding", qp_->outstanding());
+    SLUICE_LOG(kWarning) << "work requests of it:\n" << qp_->DescribeMissing();
   }
   qp_->Destroy();
   co_await scope_.Close();

@@ -44,7 +44,9 @@ class Queue final : public transport::CapsuleHandler {
   bool connected() const { return subsystem_ != nullptr; }
   Controller* controller() const { return controller_.get(); }
   TargetShard* shard() const { return shard_; }
+  uint16_t cntlid() const { return cntlid_; }
   transport::QueuePair* qp() { return qp_.get(); }
+  const transport::QueuePair& qp() const { return *qp_; }
 
  private:
   // queue.cc: the frame of every command.

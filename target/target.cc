@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/status_macros.h"
 #include "nvme/limits.h"
+#include "target/core_advice.h"
 
 namespace sluice::target {
 namespace {
@@ -27,6 +28,15 @@ transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   shard.pool_bytes = options.buffer_pool_bytes / reactors;
   shard.cq_depth_factor = options.cq_depth_factor;
   shard.in_capsule_bytes = options.in_capsule_bytes;
+  shard.inline_bytes = options.inline_bytes;
+  shard.signal_every = options.signal_every;
+  shard.engine.poll_batch = options.cq_batch;
+  shard.engine.ack_batch = options.ack_batch;
+  shard.engine.solicited_only = options.solicited_only;
+  if (options.completion_vector) {
+    shard.device.completion_vector =
+        static_cast<int>(*options.completion_vector);
+  }
   return shard;
 }
 
@@ -102,13 +112,20 @@ absl::Status Target::OpenSubsystems() {
 }
 
 absl::Status Target::StartReactors() {
+  for (const std::string& advice : CoreAdvice(
+           shared_.options.cores, ReadCoreFacts(), shared_.options.spin.mode,
+           shared_.options.realtime_priority)) {
+    SLUICE_LOG(kWarning) << advice;
+  }
   std::vector<int> cores = shared_.options.cores;
   if (cores.empty()) cores.push_back(-1);
   for (size_t i = 0; i < cores.size(); ++i) {
     ReactorOptions options;
     options.index = static_cast<int>(i);
     options.cpu = cores[i];
-    options.poll_mode = shared_.options.poll_mode;
+    options.realtime_priority =
+        static_cast<int>(shared_.options.realtime_priority);
+    options.spin = shared_.options.SpinOf(i);
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<ReactorThread> thread,
                             ReactorThread::Start(options));
     threads_.push_back(std::move(thread));
@@ -118,8 +135,11 @@ absl::Status Target::StartReactors() {
   if (shared_.options.lend_memory) {
     shard_options.device.lent = LentMemory(shared_.subsystems);
   }
-  for (const auto& thread : threads_) {
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    const auto& thread = threads_[i];
     Reactor* reactor = thread->reactor();
+    shard_options.device.interrupt_cpu =
+        shared_.options.irq_affinity ? cores[i] : -1;
     absl::StatusOr<std::unique_ptr<TargetShard>> shard = thread->Run([&] {
       return TargetShard::Create(reactor, api_, &shared_, shard_options);
     });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,11 +18,33 @@
 
 namespace sluice::target {
 
-// Counters of everything, taken at one moment per reactor.
+// Counters of everything, taken at one moment per reactor: the one call for
+// whoever shows or exports them.
 struct TargetSnapshot {
+  // One of a reactor's CQs.
+  struct CompletionQueue {
+    std::string device;
+    uint32_t capacity = 0;
+    uint32_t reserved = 0;
+    uint32_t outstanding = 0;
+    uint32_t outstanding_max = 0;  // what it may have had to hold at once
+    bool lost = false;
+    transport::CqStats stats;
+  };
+  struct QueuePair {
+    uint16_t qid = 0;
+    uint16_t cntlid = 0;  // 0 before its Connect command
+    uint32_t outstanding = 0;
+    transport::QueuePairStats stats;
+  };
   struct Shard {
     int index = 0;
     ReactorStats reactor;
+    SpinStats spin;
+    SpinOptions spin_options;
+    int64_t wake_cost_nanos = 0;  // as measured
+    double load = 0;              // as the spin policy sees it, 0 to 1
+    Histogram wake_latency_nanos;
     transport::CqStats completion_queues;
     TargetProbe target;
     uint64_t queues = 0;
@@ -35,8 +58,12 @@ struct TargetSnapshot {
     uint64_t pool_waits = 0;
     uint64_t ring_overflows = 0;
     uint64_t registered_bytes = 0;
+    std::vector<CompletionQueue> cqs;
+    std::vector<QueuePair> queue_pairs;
   };
   std::vector<Shard> shards;
+  // Of the RDMA devices in use, as the kernel counts: "rxe0/rcv_pkts".
+  std::map<std::string, uint64_t> device_counters;
   transport::ConnectionStats connections;
   uint64_t connections_open = 0;
   uint64_t controllers = 0;
@@ -60,8 +87,13 @@ class Target final : public transport::ConnectionOwner {
   }
   const TargetOptions& options() const { return shared_.options; }
 
-  // Thread-safe.
+  // Thread-safe, all three.
   TargetSnapshot Snapshot();
+  // For people: the last `count` records of each CQ's flight recorder, and the
+  // work requests that have been out for longer than `overdue`.
+  std::string DescribeFlights(uint32_t count, absl::Duration overdue);
+  // How the reactors wait from now on; `index` -1: all of them.
+  void SetSpin(int index, const SpinOptions& spin);
   // A device is gone that librdmacm cannot let go of in this process: called
   // on the control reactor, at once if it has happened already.
   void set_on_device_stuck(std::function<void(const std::string&)> callback);

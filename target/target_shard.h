@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "core/blocking_pool.h"
 #include "core/histogram.h"
@@ -104,6 +105,9 @@ class TargetShard final : public transport::ConnectionTaker {
   // Waits for the queues to go. False when some never went.
   Task<bool> Emptied(int64_t deadline_nanos);
   size_t queue_count() const { return queues_.size(); }
+  void ForEachQueue(absl::FunctionRef<void(const Queue&)> tell) const {
+    for (const auto& [serial, queue] : queues_) tell(*queue);
+  }
 
  private:
   TargetShard(Reactor* reactor, TargetShared* shared)

@@ -17,7 +17,10 @@ constexpr int64_t kEventLateNanos = 50 * kNanosPerMilli;
 
 }  // namespace
 
-CqEngine::CqEngine(Reactor* reactor) : reactor_(reactor) {
+CqEngine::CqEngine(Reactor* reactor, const CqEngineOptions& options)
+    : reactor_(reactor), options_(options) {
+  SLUICE_CHECK(options_.poll_batch > 0);
+  SLUICE_CHECK(options_.poll_batch <= kPollBatchMax);
   pending_.resize(kPostBufferSize);
   dirty_.reserve(kQueuePairsMax);
   reactor_->AddPollSource(this);
@@ -45,8 +48,9 @@ int CqEngine::Poll() {
 
 int CqEngine::PollQueue(CompletionQueue* queue) {
   if (queue->dead && queue->ledger.reserved() == 0) return 0;
-  ibv_wc completions[kPollBatch];
-  const int count = ibv_poll_cq(queue->cq.get(), kPollBatch, completions);
+  ibv_wc completions[kPollBatchMax];
+  const int count = ibv_poll_cq(
+      queue->cq.get(), static_cast<int>(options_.poll_batch), completions);
   if (count <= 0) {
     ++queue->stats.empty_polls;
     if (queue->suspects > 0) CheckSuspect(queue);
@@ -54,8 +58,9 @@ int CqEngine::PollQueue(CompletionQueue* queue) {
     return 0;
   }
   ++queue->stats.batches;
+  ++queue->stats.batch_sizes[CqStats::BatchIndex(count)];
   queue->stats.completions += static_cast<uint64_t>(count);
-  if (timed_out_ && queue->armed) {
+  if (timed_out_ && queue->armed && !queue->armed_solicited) {
     // Since the first: those that follow, as unannounced, prove no event late.
     if (queue->suspects == 0) {
       queue->suspect_since_nanos = reactor_->now_nanos();
@@ -75,12 +80,14 @@ void CqEngine::Dispatch(CompletionQueue* queue, const ibv_wc& completion) {
                    .opcode = static_cast<uint16_t>(completion.opcode),
                    .status = static_cast<uint16_t>(completion.status),
                    .vendor_error = completion.vendor_err});
+  const WrTag tag = WrTag::Unpack(completion.wr_id);
+  ++queue->stats.by_kind[static_cast<size_t>(tag.kind)];
+  ++queue->stats.by_status[WcStatusIndex(completion.status)];
   if (completion.status == IBV_WC_WR_FLUSH_ERR) {
     ++queue->stats.flushes;
   } else if (completion.status != IBV_WC_SUCCESS) {
     ++queue->stats.errors;
   }
-  const WrTag tag = WrTag::Unpack(completion.wr_id);
   if (tag.qp_index >= table_.size() || table_[tag.qp_index].qp == nullptr ||
       table_[tag.qp_index].generation != tag.qp_generation) {
     ++queue->stats.stale;
@@ -96,9 +103,14 @@ bool CqEngine::Arm() {
     for (const auto& queue : device->queues()) {
       if (queue->dead) continue;
       armed = true;
-      if (queue->armed) continue;
+      const bool solicited = options_.solicited_only && queue->sends_out == 0;
+      // Asked for more than before: asked anew.
+      if (queue->armed && (solicited || !queue->armed_solicited)) continue;
+      queue->armed_solicited = solicited;
       // Even where this fails, the safety poll goes on.
-      if (ibv_req_notify_cq(queue->cq.get(), 0) == 0) queue->armed = true;
+      if (ibv_req_notify_cq(queue->cq.get(), solicited ? 1 : 0) == 0) {
+        queue->armed = true;
+      }
       ++queue->stats.arms;
     }
   }
@@ -109,12 +121,13 @@ void CqEngine::OnEvent(CompletionQueue* queue) {
   queue->armed = false;
   queue->suspects = 0;
   ++queue->stats.events;
-  if (++queue->events_unacked >= kAckBatch) Acknowledge(queue);
+  if (++queue->events_unacked >= options_.ack_batch) Acknowledge(queue);
 }
 
 void CqEngine::Acknowledge(CompletionQueue* queue) {
   if (queue->events_unacked == 0) return;
   queue->device->api().ack_cq_events(queue->cq.get(), queue->events_unacked);
+  queue->stats.acknowledged += queue->events_unacked;
   queue->events_unacked = 0;
 }
 
@@ -140,6 +153,7 @@ void CqEngine::CheckSuspect(CompletionQueue* queue) {
 void CqEngine::MarkDead(CompletionQueue* queue, const char* why) {
   if (queue->dead) return;
   queue->dead = true;
+  queue->stats.lost = 1;
   SLUICE_LOG(kError) << "completion queue lost, its connections are closed"
                      << KV("why", why)
                      << KV("device", queue->device->traits().name)
@@ -217,20 +231,31 @@ void CqEngine::Flush() {
   pending_used_ = 0;
 }
 
+void CqStats::Add(const CqStats& other) {
+  completions += other.completions;
+  errors += other.errors;
+  flushes += other.flushes;
+  empty_polls += other.empty_polls;
+  batches += other.batches;
+  arms += other.arms;
+  events += other.events;
+  acknowledged += other.acknowledged;
+  rescued += other.rescued;
+  stale += other.stale;
+  lost += other.lost;
+  const auto add = [](auto* to, const auto& from) {
+    for (size_t i = 0; i < from.size(); ++i) (*to)[i] += from[i];
+  };
+  add(&by_kind, other.by_kind);
+  add(&by_status, other.by_status);
+  add(&batch_sizes, other.batch_sizes);
+}
+
 CqStats CqEngine::TotalStats() const {
   CqStats total;
   for (const LocalDevice* device : devices_) {
     for (const auto& queue : device->queues()) {
-      const CqStats& stats = queue->stats;
-      total.completions += stats.completions;
-      total.errors += stats.errors;
-      total.flushes += stats.flushes;
-      total.empty_polls += stats.empty_polls;
-      total.batches += stats.batches;
-      total.arms += stats.arms;
-      total.events += stats.events;
-      total.rescued += stats.rescued;
-      total.stale += stats.stale;
+      total.Add(queue->stats);
     }
   }
   return total;

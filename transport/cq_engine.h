@@ -21,9 +21,22 @@ namespace sluice::transport {
 class LocalDevice;
 class QueuePair;
 
+struct CqEngineOptions {
+  // Completions taken from a CQ at a time, 16 to 64: more per look, and longer
+  // until the other CQs and the rest of the tick have their turn.
+  uint32_t poll_batch = 32;
+  // CQ events acknowledged at once: acknowledging takes a lock, and a CQ cannot
+  // go before all of its events are.
+  uint32_t ack_batch = 64;
+  // Only what the peer marked as solicited wakes a sleeper, errors too, unless
+  // work requests of ours are out. Saves wake-ups with hosts that mark the last
+  // of several commands; one that marks none (Linux) waits for the safety poll.
+  bool solicited_only = false;
+};
+
 class CqEngine final : public PollSource {
  public:
-  explicit CqEngine(Reactor* reactor);
+  explicit CqEngine(Reactor* reactor, const CqEngineOptions& options = {});
   ~CqEngine() override;
   CqEngine(const CqEngine&) = delete;
   CqEngine& operator=(const CqEngine&) = delete;
@@ -61,7 +74,7 @@ class CqEngine final : public PollSource {
   // others. The engine's memory; filled in by the caller at once.
   struct PendingSend {
     ibv_send_wr wr;
-    std::array<ibv_sge, 2> sges;  // the second is empty
+    std::array<ibv_sge, 2> sges;                      // the second is empty
     std::array<std::byte, nvme::kCqeBytes> response;  // for inline data
   };
   PendingSend* NextSend(QueuePair* qp);
@@ -87,6 +100,7 @@ class CqEngine final : public PollSource {
   void CheckSuspect(CompletionQueue* queue);
 
   Reactor* const reactor_;
+  const CqEngineOptions options_;
   std::vector<LocalDevice*> devices_;
   std::vector<Slot> table_;
   std::vector<uint16_t> free_slots_;

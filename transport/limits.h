@@ -6,10 +6,11 @@
 
 namespace sluice::transport {
 
-// Completions taken from one CQ at a time.
-inline constexpr int kPollBatch = 32;
-// CQ events acknowledged at once: acknowledging takes a lock.
-inline constexpr uint32_t kAckBatch = 64;
+// Completions taken from one CQ at a time (CqEngineOptions).
+inline constexpr uint32_t kPollBatchMin = 16;
+inline constexpr uint32_t kPollBatchMax = 64;
+// CQ events acknowledged at once, at most.
+inline constexpr uint32_t kAckBatchMax = 4096;
 // Entries of one CQ at most, whatever the device allows.
 inline constexpr int kCqEntriesMax = 32768;
 // siw maps each queue of a process at an offset of its own, the lowest free
@@ -27,9 +28,11 @@ inline constexpr uint32_t kQueueDepthMax = 1024;
 inline constexpr uint32_t kRemoteBuffersMax = 16;
 // Sends and WRITEs without a completion of their own at most, and the depth of
 // a send queue that can have them.
-inline constexpr uint32_t kSilentMax = 16;
+inline constexpr uint32_t kSilentMax = 64;
 inline constexpr uint32_t kSilentSendDepthMin = 64;
-static_assert(kSilentSendDepthMin > kSilentMax + kRemoteBuffersMax);
+static_assert(kSilentSendDepthMin / 2 > kRemoteBuffersMax);
+// Data that a device is asked to take inline, at most.
+inline constexpr uint32_t kInlineBytesMax = 1024;
 
 // The send queue of a queue pair: (cq_depth_factor - 1) x depth.
 inline constexpr uint32_t kCqDepthFactorMin = 2;
@@ -40,8 +43,8 @@ inline constexpr uint32_t kCqDepthFactorMax = 4;
 // READ of nothing with the length of what it last sent (siw_activate_tx leaves
 // sge[0] as it was, Linux 6.1 and 6.12), and loses the connection.
 inline constexpr int64_t kNudgeDelayNanos = 2'000'000'000;
-// Completions that the flight recorder keeps per CQ.
-inline constexpr uint32_t kFlightRecords = 4096;
+// Work requests and completions that the flight recorder keeps per CQ.
+inline constexpr uint32_t kFlightRecords = 8192;
 // Smallest piece of memory handed out, and its alignment (O_DIRECT's).
 inline constexpr size_t kExtentMinBytes = 4096;
 

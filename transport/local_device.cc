@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/status_macros.h"
 #include "transport/cq_engine.h"
+#include "transport/interrupts.h"
 #include "transport/limits.h"
 
 namespace sluice::transport {
@@ -93,8 +94,10 @@ absl::StatusOr<CompletionQueue*> LocalDevice::AddQueue(uint32_t entries_min) {
         absl::StrCat("completion queues of ", traits_.name, ": ",
                      queues_.size(), " of ", options_.cq_count_max, " in use"));
   }
-  const int vector =
-      engine_->reactor()->index() % std::max(traits_.completion_vectors, 1);
+  const int wanted = options_.completion_vector >= 0
+                         ? options_.completion_vector
+                         : engine_->reactor()->index();
+  const int vector = wanted % std::max(traits_.completion_vectors, 1);
   auto queue = std::make_unique<CompletionQueue>(
       this, VerbsPtr<ibv_cq>(nullptr, VerbsDeleter{&api_}), 0);
   VerbsPtr<ibv_cq> cq(api_.create_cq(context_, static_cast<int>(entries),
@@ -104,6 +107,19 @@ absl::StatusOr<CompletionQueue*> LocalDevice::AddQueue(uint32_t entries_min) {
     return absl::ErrnoToStatus(
         errno, absl::StrCat("ibv_create_cq ", traits_.name, " cqe=", entries,
                             " vector=", vector));
+  }
+  if (options_.interrupt_cpu >= 0 && queues_.empty()) {
+    const absl::Status moved =
+        MoveInterrupt(traits_.name, vector, options_.interrupt_cpu);
+    if (moved.ok()) {
+      SLUICE_LOG(kInfo) << "interrupt moved" << KV("device", traits_.name)
+                        << KV("vector", vector)
+                        << KV("cpu", options_.interrupt_cpu);
+    } else {
+      SLUICE_LOG(kWarning) << "interrupt not moved"
+                           << KV("device", traits_.name) << KV("vector", vector)
+                           << KV("because", moved.message());
+    }
   }
   // What the device gave, never less than what was asked for.
   queue->ledger = CqLedger(static_cast<uint32_t>(cq->cqe));

@@ -25,6 +25,14 @@ struct LocalDeviceOptions {
   uint32_t cq_entries = kCqEntriesMax;
   // CQs of this device on this reactor at most; beyond that: no resources.
   uint32_t cq_count_max = 64;
+  // Entries that each queue pair reserves too few: for tests, which are to show
+  // that they would notice.
+  uint32_t reserve_less = 0;
+  // Completion vector of its CQs, the interrupt that announces completions; -1:
+  // the reactor's number, modulo what the device has.
+  int completion_vector = -1;
+  // Processor to move that vector's interrupt to; -1: leave it.
+  int interrupt_cpu = -1;
   // Memory to send from besides the extents, where the device can. It outlives
   // the LocalDevice.
   std::vector<absl::Span<std::byte>> lent;
@@ -52,6 +60,7 @@ class LocalDevice {
   void TakeEvents();
 
   const VerbsApi& api() const { return api_; }
+  const LocalDeviceOptions& options() const { return options_; }
   ibv_context* context() const { return context_; }
   const DeviceTraits& traits() const { return traits_; }
   MemoryDomain* memory() { return memory_.get(); }

@@ -23,6 +23,10 @@ namespace {
 constexpr size_t kPrivatePoolBytes = 8 * kMiB;
 // In-capsule data starts at multiples of this: what O_DIRECT wants of a sector.
 constexpr uint32_t kInCapsuleAlignment = 512;
+// Work requests that did not come back: how many are told of, and how much of
+// what followed each.
+constexpr uint32_t kMissingTold = 4;
+constexpr uint32_t kFollowingTold = 8;
 
 }  // namespace
 
@@ -102,7 +106,7 @@ absl::Status QueuePair::MakeQueuePair() {
   attr.cap.max_recv_wr = options_.depth;
   attr.cap.max_send_sge = traits_.two_sges_up_to_bytes > 0 ? 2 : 1;
   attr.cap.max_recv_sge = in_capsule_.data != nullptr ? 2 : 1;
-  attr.cap.max_inline_data = nvme::kCqeBytes;
+  attr.cap.max_inline_data = options_.inline_bytes;
   ibv_qp_init_attr request = attr;
   if (device_->api().create_qp(id_, memory_->pd(), &request) != 0) {
     // Some devices have no inline data.
@@ -114,7 +118,10 @@ absl::Status QueuePair::MakeQueuePair() {
                               send_depth(), " max_recv_wr=", options_.depth));
     }
   }
-  inline_responses_ = request.cap.max_inline_data >= nvme::kCqeBytes;
+  const uint32_t granted =
+      std::min(request.cap.max_inline_data, options_.inline_bytes);
+  inline_responses_ = granted >= nvme::kCqeBytes;
+  if (granted > nvme::kCqeBytes) inline_data_bytes_ = granted;
   return absl::OkStatus();
 }
 
@@ -151,8 +158,11 @@ void QueuePair::PrepareSlots() {
   }
   sends_free_ = send_depth();
   // Room for the longest response must be left, whatever is silent.
-  silent_max_ =
-      inline_responses_ && send_depth() >= kSilentSendDepthMin ? kSilentMax : 0;
+  silent_max_ = 0;
+  if (inline_responses_ && send_depth() >= kSilentSendDepthMin &&
+      options_.signal_every > 1) {
+    silent_max_ = std::min(options_.signal_every, send_depth() / 4);
+  }
   reads_free_ = options_.read_depth;
 }
 
@@ -277,6 +287,12 @@ Task<bool> QueuePair::Drained(absl::Duration limit) {
   co_return outstanding() == silent();
 }
 
+std::string QueuePair::DescribeMissing() const {
+  if (queue_ == nullptr || id_ == nullptr || id_->qp == nullptr) return "";
+  return queue_->recorder.DumpMissing(id_->qp->qp_num, kMissingTold,
+                                      kFollowingTold);
+}
+
 void QueuePair::MaybeDrained() {
   if (drain_waiter_ == nullptr || drain_waiter_->linked()) return;
   if (outstanding() > silent() || send_first_ != nullptr) return;
@@ -309,6 +325,7 @@ void QueuePair::Destroy() {
   }
   if (queue_ != nullptr) {
     queue_->ledger.Returned(outstanding());
+    queue_->sends_out -= sends_posted_ - silent();
     queue_->ledger.Release(share());
   }
   receives_posted_ = sends_posted_ = 0;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,12 @@ struct QueuePairOptions {
   uint32_t cq_depth_factor = 4;      // 2 to 4
   uint32_t in_capsule_bytes = 4096;  // data a command capsule may carry
   uint32_t read_depth = 1;           // RDMA READs in flight, as negotiated
+  // Data that the device is asked to take inline, 0 to 1024: a response is of
+  // 16 bytes; READs of blocks up to this size go the same way.
+  uint32_t inline_bytes = 16;
+  // Of responses that leave nothing to give back one in so many has a
+  // completion, 1 to 64.
+  uint32_t signal_every = 16;
 };
 
 class QueuePair;
@@ -144,6 +151,9 @@ class QueuePair final : public CmSink {
   Reactor* reactor() const { return engine_->reactor(); }
   const QueuePairOptions& options() const { return options_; }
   const QueuePairStats& stats() const { return stats_; }
+  // What the flight recorder knows of work requests that did not come back: a
+  // few of them, for people.
+  std::string DescribeMissing() const;
   uint32_t outstanding() const { return receives_posted_ + sends_posted_; }
   // Work requests of it that may never complete, and use no memory that goes.
   uint32_t silent() const { return silent_posted_ - silent_done_; }
@@ -184,7 +194,10 @@ class QueuePair final : public CmSink {
   uint32_t send_depth() const {
     return (options_.cq_depth_factor - 1) * options_.depth;
   }
-  uint32_t share() const { return options_.cq_depth_factor * options_.depth; }
+  uint32_t share() const {
+    return options_.cq_depth_factor * options_.depth -
+           device_->options().reserve_less;
+  }
 
   // The data path.
   void OnReceive(const ibv_wc& completion, uint16_t slot);
@@ -213,6 +226,7 @@ class QueuePair final : public CmSink {
   void FinishOp(SendOp* op, bool resume_now);
   void FailUnposted(ibv_send_wr* first);
   void PostReceives();
+  void RecordPost(uint64_t wr_id, int opcode, uint32_t bytes);
   void PostSends();
   // Reads nothing from the host: with the answer, a device that has lost sight
   // of the first capsule finds both.
@@ -239,6 +253,7 @@ class QueuePair final : public CmSink {
   RegisteredBlock in_capsule_;  // d x in_capsule_bytes
   uint32_t in_capsule_stride_ = 0;
   bool inline_responses_ = false;
+  uint32_t inline_data_bytes_ = 0;  // of WRITEs; 0: none
 
   std::vector<ReceiveSlot> receives_;
   std::vector<CommandContext> contexts_;

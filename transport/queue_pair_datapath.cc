@@ -19,6 +19,10 @@ int PostErrno(int returned) {
   return returned == -1 ? errno : std::abs(returned);
 }
 
+bool IsSilent(const ibv_send_wr& wr) {
+  return WrTag::Unpack(wr.wr_id).kind == WrKind::kSilent;
+}
+
 // See DeviceTraits::two_sges_up_to_bytes.
 void Widen(ibv_send_wr* wr, const DeviceTraits& traits) {
   if (wr->num_sge == 1 && wr->sg_list->length <= traits.two_sges_up_to_bytes) {
@@ -32,6 +36,13 @@ void MakeWrite(ibv_send_wr* wr, const nvme::KeyedDescriptor& piece,
   wr->wr.rdma.remote_addr = piece.address;
   wr->wr.rdma.rkey = piece.key;
   Widen(wr, traits);
+}
+
+// Data that the device takes with the work request: it need not fetch it.
+void InlineIfSmall(ibv_send_wr* wr, uint32_t inline_bytes) {
+  if (wr->num_sge == 1 && wr->sg_list->length <= inline_bytes) {
+    wr->send_flags |= IBV_SEND_INLINE;
+  }
 }
 
 void MakeResponse(ibv_send_wr* wr, uint32_t invalidate_key, bool is_inline,
@@ -148,6 +159,7 @@ void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
   SLUICE_CHECK(returned <= op->work_requests);
   if (tag.last && !op->is_read) SilentDone(op->vouches_for);
   op->work_requests = static_cast<uint16_t>(op->work_requests - returned);
+  queue_->sends_out -= returned;
   SendsDone(returned, op->is_read ? returned : 0);
   if (completion.status != IBV_WC_SUCCESS) {
     op->failed = true;
@@ -205,6 +217,7 @@ void QueuePair::OnNudged(const ibv_wc& completion) {
     ++stats_.stale;
     return;
   }
+  --queue_->sends_out;
   SendsDone(1, 1);
   if (completion.status != IBV_WC_SUCCESS) {
     CompletionFailed(completion, "RDMA READ");
@@ -350,6 +363,7 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     ibv_send_wr* wr = AppendSend(&op, WrKind::kWrite, source.data + written,
                                  length, lkey, false);
     MakeWrite(wr, piece, traits_);
+    InlineIfSmall(wr, inline_data_bytes_);
     if (length >= traits_.signal_writes_from_bytes) {
       wr->send_flags |= IBV_SEND_SIGNALED;
     }
@@ -381,8 +395,9 @@ void QueuePair::RespondSilently(const nvme::Cqe& response,
   uint32_t written = 0;
   for (const nvme::KeyedDescriptor& piece : pieces) {
     const uint32_t length = std::min(bytes - written, piece.length_bytes);
-    MakeWrite(&AppendSilent(source.data + written, length, lkey)->wr, piece,
-              traits_);
+    ibv_send_wr* wr = &AppendSilent(source.data + written, length, lkey)->wr;
+    MakeWrite(wr, piece, traits_);
+    InlineIfSmall(wr, inline_data_bytes_);
     written += length;
   }
   // Inline, and the device takes it when it is posted: until then it is in the
@@ -476,6 +491,15 @@ void QueuePair::Post() {
   MaybeDrained();
 }
 
+void QueuePair::RecordPost(uint64_t wr_id, int opcode, uint32_t bytes) {
+  queue_->recorder.Record(FlightRecord{.time_nanos = reactor()->now_nanos(),
+                                       .wr_id = wr_id,
+                                       .qp_number = id_->qp->qp_num,
+                                       .byte_count = bytes,
+                                       .opcode = static_cast<uint16_t>(opcode),
+                                       .status = FlightRecord::kPosted});
+}
+
 void QueuePair::PostReceives() {
   ibv_recv_wr* first = repost_first_;
   const uint32_t count = repost_count_;
@@ -485,6 +509,9 @@ void QueuePair::PostReceives() {
   if (first == nullptr || !up()) return;
   receives_posted_ += count;
   queue_->ledger.Posted(count);
+  for (const ibv_recv_wr* wr = first; wr != nullptr; wr = wr->next) {
+    RecordPost(wr->wr_id, 0, 0);
+  }
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(id_->qp, first, &bad);
   if (error == 0) return;
@@ -511,11 +538,19 @@ void QueuePair::PostSends() {
   }
   sends_posted_ += count;
   queue_->ledger.Posted(count);
+  for (const ibv_send_wr* wr = first; wr != nullptr; wr = wr->next) {
+    RecordPost(wr->wr_id, wr->opcode,
+               wr->num_sge > 0 ? wr->sg_list->length : 0);
+    if (!IsSilent(*wr)) ++queue_->sends_out;
+  }
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(id_->qp, first, &bad);
   if (error == 0) return;
   uint32_t unposted = 0;
-  for (ibv_send_wr* wr = bad; wr != nullptr; wr = wr->next) ++unposted;
+  for (ibv_send_wr* wr = bad; wr != nullptr; wr = wr->next) {
+    ++unposted;
+    if (!IsSilent(*wr)) --queue_->sends_out;
+  }
   sends_posted_ -= unposted;
   queue_->ledger.Returned(unposted);
   // With credits counted, ENOMEM would be our bug; others are the device's.

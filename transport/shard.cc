@@ -85,6 +85,8 @@ void Shard::Accept(Ticket* ticket) {
   options.depth = ticket->request.queue_depth();
   options.cq_depth_factor = options_.cq_depth_factor;
   options.in_capsule_bytes = options_.in_capsule_bytes;
+  options.inline_bytes = options_.inline_bytes;
+  options.signal_every = options_.signal_every;
   options.read_depth =
       std::min(ticket->read_depth, device->traits().read_depth_max);
   absl::StatusOr<std::unique_ptr<QueuePair>> made =

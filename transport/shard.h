@@ -28,6 +28,9 @@ struct ShardOptions {
   size_t pool_bytes = size_t{32} << 20;  // data extents of this reactor
   uint32_t cq_depth_factor = 4;
   uint32_t in_capsule_bytes = 4096;
+  uint32_t inline_bytes = 16;  // QueuePairOptions, both
+  uint32_t signal_every = 16;
+  CqEngineOptions engine;
   LocalDeviceOptions device;
 };
 
@@ -101,7 +104,7 @@ class Shard {
         api_(api),
         options_(options),
         taker_(taker),
-        engine_(reactor) {}
+        engine_(reactor, options.engine) {}
   LocalDevice* Find(const ibv_context* context) const;
   void RejectNoResources(Ticket* ticket);
 

@@ -2,6 +2,7 @@
 // completion which comes late, twice or from nowhere is recognised and dropped.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace sluice::transport {
@@ -15,6 +16,10 @@ enum class WrKind : uint8_t {
   kSilent,  // without a completion of its own
   kNudge
 };
+inline constexpr size_t kWrKinds = 16;  // what a tag can hold
+
+// "receive", "send", … "unknown". Static text.
+const char* WrKindName(WrKind kind);
 
 struct WrTag {
   WrKind kind = WrKind::kNone;

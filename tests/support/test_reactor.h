@@ -25,6 +25,7 @@ class TestReactor {
   explicit TestReactor(TestClock clock = TestClock::kFake,
                        ReactorOptions options = {}) {
     if (clock == TestClock::kFake) options.clock = &clock_;
+    options.measure_wake_up = false;
     auto reactor = Reactor::Create(options);
     SLUICE_CHECK(reactor.ok());
     reactor_ = *std::move(reactor);

@@ -24,7 +24,7 @@ class DoorTest : public testing::TestWithParam<RingMask> {
  protected:
   ReactorOptions Options(PollMode mode = PollMode::kHybrid) {
     ReactorOptions options;
-    options.poll_mode = mode;
+    options.spin.mode = mode;
     options.ring.features = GetParam().features;
     return options;
   }

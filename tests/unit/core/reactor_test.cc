@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/task.h"
 #include "tests/support/test_reactor.h"
 #include "tests/unit/core/pause.h"
@@ -81,7 +82,7 @@ class ReactorTest : public testing::TestWithParam<RingMask> {
  protected:
   ReactorOptions Options(PollMode mode = PollMode::kEvent) {
     ReactorOptions options;
-    options.poll_mode = mode;
+    options.spin.mode = mode;
     options.ring.features = GetParam().features;
     return options;
   }
@@ -570,7 +571,7 @@ TEST_P(ReactorTest, PollModeNeverSleeps) {
 
 TEST_P(ReactorTest, HybridSpinsFirstThenSleeps) {
   ReactorOptions options = Options(PollMode::kHybrid);
-  options.spin = absl::Milliseconds(2);
+  options.spin.fixed_spin = absl::Milliseconds(2);
   ReactorStats stats;
   TestReactorThread thread(options);
   // Again, where the machine took all of the 2 ms away from the thread.
@@ -581,6 +582,36 @@ TEST_P(ReactorTest, HybridSpinsFirstThenSleeps) {
 
   EXPECT_GT(stats.spins, 0u);
   EXPECT_GT(stats.sleeps, 0u);
+}
+
+TEST(Reactor, MeasuresWhatAWakeUpCosts) {
+  ReactorOptions options;
+  auto thread = ReactorThread::Start(options);
+  ASSERT_TRUE(thread.ok());
+  int64_t cost_nanos = 0;
+  ReactorStats stats;
+  (*thread)->Run([&] {
+    cost_nanos = (*thread)->reactor()->spin_policy().wake_cost_nanos();
+    stats = (*thread)->reactor()->stats();
+  });
+
+  EXPECT_GT(cost_nanos, 500);
+  EXPECT_LT(cost_nanos, 20 * kNanosPerMilli);
+  EXPECT_LT(stats.sleeps, 3u);  // the measuring does not count
+}
+
+TEST(Reactor, RecordsHowLongItTakesToWake) {
+  ReactorOptions options;
+  options.spin.mode = PollMode::kEvent;
+  TestReactorThread thread(options);
+  uint64_t count = 0;
+  // A message finds it asleep, sooner or later.
+  for (int i = 0; i < 1000 && count == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    thread.Run([&] { count = thread.reactor()->wake_latency().count(); });
+  }
+
+  EXPECT_GT(count, 0u);
 }
 
 TEST(Reactor, CannotBePinnedToAProcessorThatIsNotThere) {

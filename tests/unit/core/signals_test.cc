@@ -35,7 +35,7 @@ TEST(SignalWatch, HandsSignalsToItsHandler) {
 TEST(SignalWatch, ASignalWakesASleeper) {
   BlockSignals({SIGUSR1});
   ReactorOptions options;
-  options.poll_mode = PollMode::kEvent;
+  options.spin.mode = PollMode::kEvent;
   TestReactor reactor(TestClock::kReal, options);
   std::vector<int> seen;
   auto watch = SignalWatch::Create(reactor.get(), {SIGUSR1}, &Note, &seen);

@@ -60,7 +60,7 @@ path = "null:1T"
   EXPECT_THAT(parsed->cores, ElementsAre(0, 2, 3));
   EXPECT_EQ(parsed->provider, Provider::kVerbs);
   EXPECT_EQ(parsed->iwarp_crc, IwarpCrc::kOff);
-  EXPECT_EQ(parsed->poll_mode, PollMode::kPoll);
+  EXPECT_EQ(parsed->spin.mode, PollMode::kPoll);
   EXPECT_EQ(parsed->cq_depth_factor, 3U);
   EXPECT_EQ(parsed->queue_depth, 64U);
   EXPECT_EQ(parsed->max_queues, 600U);

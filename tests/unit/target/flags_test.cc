@@ -144,7 +144,7 @@ TEST(ParseFlags, ReadsEveryFlag) {
   EXPECT_THAT(options.cores, ElementsAre(SomeCore()));
   EXPECT_EQ(options.provider, Provider::kIwarp);
   EXPECT_EQ(options.iwarp_crc, IwarpCrc::kOn);
-  EXPECT_EQ(options.poll_mode, PollMode::kEvent);
+  EXPECT_EQ(options.spin.mode, PollMode::kEvent);
   EXPECT_EQ(options.cq_depth_factor, 2U);
   EXPECT_EQ(options.queue_depth, 1024U);
   EXPECT_EQ(options.max_queues, 600U);

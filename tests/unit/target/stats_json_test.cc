@@ -23,6 +23,20 @@ TargetSnapshot TwoShards() {
   snapshot.shards[1].completion_queues.rescued = 5;
   snapshot.shards[1].cq_outstanding_max = 6;
   snapshot.shards[1].reactor.sleeps = 7;
+  snapshot.shards[1].reactor.wake_ups = 12;
+  snapshot.shards[1].spin.regular = 13;
+  snapshot.shards[1].load = 0.42;
+  snapshot.shards[1].wake_latency_nanos.Record(15'000);
+  snapshot.shards[1].completion_queues.by_kind[static_cast<size_t>(
+      transport::WrKind::kReceive)] = 16;
+  snapshot.shards[1].completion_queues.by_status[IBV_WC_RNR_RETRY_EXC_ERR] = 17;
+  ++snapshot.shards[1]
+        .completion_queues.batch_sizes[transport::CqStats::BatchIndex(32)];
+  snapshot.shards[1].cqs.push_back(
+      {.device = "rxe0", .capacity = 512, .outstanding_max = 18, .stats = {}});
+  snapshot.shards[1].queue_pairs.push_back(
+      {.qid = 2, .cntlid = 3, .outstanding = 19, .stats = {}});
+  snapshot.device_counters["rxe0/rcvd_pkts"] = 20;
   snapshot.shards[0].queues = 8;
   snapshot.connections.no_resources = 9;
   snapshot.connections_open = 10;
@@ -49,6 +63,28 @@ TEST(StatsJson, SumsAndLabelsTheReactors) {
   EXPECT_EQ(second["sluice_transport_rescued_completions_total"], 5);
   EXPECT_EQ(second["sluice_transport_cq_outstanding_max_entries"], 6);
   EXPECT_EQ(second["sluice_core_sleeps_total"], 7);
+}
+
+TEST(StatsJson, TellsHowTheReactorsWaitAndWhatTheirQueuesHold) {
+  const Json json = Json::parse(StatsJson(TwoShards(), absl::Now()));
+  const Json& second = json["reactors"][1];
+
+  EXPECT_EQ(second["sluice_core_wake_ups_total"], 12);
+  EXPECT_EQ(second["sluice_core_spin_decisions_total"]["regular"], 13);
+  EXPECT_EQ(second["sluice_core_load_percent"], 42);
+  EXPECT_GE(second["sluice_core_wake_latency_nanoseconds"]["p50"], 15'000);
+  const Json kinds = {{"receive", 16}};
+  EXPECT_EQ(second["sluice_transport_completions_by_kind_total"], kinds);
+  const Json statuses = {{"rnr_retry_exceeded", 17}};
+  EXPECT_EQ(second["sluice_transport_completions_by_status_total"], statuses);
+  EXPECT_EQ(second["sluice_transport_batch_size_total"]["32"], 1);
+  EXPECT_EQ(second["sluice_transport_batch_size_total"]["64"], 0);
+  const Json& cq = second["sluice_transport_cq_entries"]["rxe0/0"];
+  EXPECT_EQ(cq["capacity"], 512);
+  EXPECT_EQ(cq["outstanding_max"], 18);
+  EXPECT_EQ(second["sluice_transport_queue_pair_outstanding_entries"]["3/2"],
+            19);
+  EXPECT_EQ(json["sluice_transport_device_counters"]["rxe0/rcvd_pkts"], 20);
 }
 
 void CheckNames(const Json& object) {

@@ -27,7 +27,7 @@ constexpr absl::Duration kSafetyPeriod = absl::Milliseconds(10);
 
 TargetOptions OptionsFor(PollMode mode) {
   TargetOptions options = LiveTarget::Options();
-  options.poll_mode = mode;
+  options.spin.mode = mode;
   return options;
 }
 

@@ -145,8 +145,10 @@ TEST(CqEngine, EventsAreAcknowledgedBeforeTheQueueGoes) {
       t.Settle();
       c.host.Poll();
     }
-    EXPECT_GT(t.engine->TotalStats().events, uint64_t{kAckBatch});
-    EXPECT_LT(t.device->queues()[0]->events_unacked, kAckBatch);
+    EXPECT_GT(t.engine->TotalStats().events,
+              uint64_t{CqEngineOptions().ack_batch});
+    EXPECT_LT(t.device->queues()[0]->events_unacked,
+              CqEngineOptions().ack_batch);
     c.host.Send(c.Command(kNothing, 201));  // an event nobody has taken yet
   }
   t.reactor->Sleep(absl::ZeroDuration());
@@ -317,6 +319,105 @@ TEST(CqEngine, IndexIsUsedAgainUnderANewGeneration) {
     EXPECT_TRUE(c.Close());
   }
   EXPECT_EQ(t.engine->stale(), 0U);
+}
+
+TEST(CqEngine, TakesNoMoreAtATimeThanItWasTold) {
+  TransportOptions options;
+  options.engine.poll_batch = 16;
+  Transport t(options);
+  ConnectionOptions deep;
+  deep.qp.depth = 128;
+  Connection c(&t, deep);
+  for (uint16_t i = 0; i < 128; ++i) c.host.Send(c.Command(kNothing, i));
+  ASSERT_TRUE(c.RunUntilAnswered(128));
+
+  const CqStats stats = t.engine->TotalStats();
+  EXPECT_GT(stats.batch_sizes[CqStats::BatchIndex(16)], 0U);
+  EXPECT_EQ(stats.batch_sizes[CqStats::BatchIndex(17)], 0U);
+  EXPECT_EQ(stats.batch_sizes[CqStats::BatchIndex(64)], 0U);
+}
+
+TEST(CqEngine, CountsCompletionsByKindStatusAndBatch) {
+  Transport t;
+  Connection c(&t);
+  for (uint16_t i = 0; i < 8; ++i) {
+    c.host.Send(c.Command(kToTarget, i, 1, 512));
+  }
+  ASSERT_TRUE(c.RunUntilAnswered(8));
+  t.Settle();
+
+  const CqStats stats = t.engine->TotalStats();
+  const auto of = [&stats](WrKind kind) {
+    return stats.by_kind[static_cast<size_t>(kind)];
+  };
+  EXPECT_EQ(of(WrKind::kReceive), 8U);
+  EXPECT_EQ(of(WrKind::kRead), 8U);
+  EXPECT_EQ(of(WrKind::kSend), 8U);
+  EXPECT_EQ(stats.by_status[IBV_WC_SUCCESS], stats.completions);
+  uint64_t batches = 0;
+  for (const uint64_t count : stats.batch_sizes) batches += count;
+  EXPECT_EQ(batches, stats.batches);
+
+  c.Close();
+  const CqStats after = t.engine->TotalStats();
+  EXPECT_EQ(after.by_status[IBV_WC_WR_FLUSH_ERR], after.flushes);
+  EXPECT_GT(after.flushes, 0U);
+}
+
+TEST(CqStats, BatchesAreCountedInPowersOfTwo) {
+  EXPECT_EQ(CqStats::BatchIndex(1), 0U);
+  EXPECT_EQ(CqStats::BatchIndex(2), 1U);
+  EXPECT_EQ(CqStats::BatchIndex(3), 2U);
+  EXPECT_EQ(CqStats::BatchIndex(4), 2U);
+  EXPECT_EQ(CqStats::BatchIndex(33), 6U);
+  EXPECT_EQ(CqStats::BatchIndex(64), CqStats::kBatchSizes - 1);
+}
+
+TEST(CqEngine, SolicitedOnlySleepsUntilAHostSaysThatItWaits) {
+  TransportOptions options;
+  options.engine.solicited_only = true;
+  Transport t(options);
+  Connection c(&t);
+  t.Settle();
+  const uint64_t before = t.engine->TotalStats().events;
+
+  c.host.Send(c.Command(kNothing, 0));
+  t.reactor->Sleep(absl::ZeroDuration());
+  t.reactor->Sleep(absl::ZeroDuration());
+  EXPECT_EQ(t.engine->TotalStats().events, before);
+  ASSERT_TRUE(c.RunUntilAnswered(1));
+  t.Settle();
+
+  c.host.solicits = true;
+  c.host.Send(c.Command(kNothing, 1));
+  t.reactor->Sleep(absl::ZeroDuration());
+  t.reactor.RunReady();
+  EXPECT_GT(t.engine->TotalStats().events, before);
+  EXPECT_EQ(t.engine->TotalStats().rescued, 0U);
+  EXPECT_TRUE(c.RunUntilAnswered(2));
+}
+
+// With its own work under way every completion must wake it.
+TEST(CqEngine, SolicitedOnlyStillHearsOfItsOwnWork) {
+  TransportOptions options;
+  options.engine.solicited_only = true;
+  Transport t(options);
+  Connection c(&t);
+  c.host.solicits = true;
+  t.Settle();
+  t.faults().HoldSends(FakeSide::kPassive);
+  c.host.Send(c.Command(kToTarget, 0, 1, 512));
+  t.Settle();
+  const uint64_t before = t.engine->TotalStats().events;
+
+  t.faults().ReleaseSends();  // the READ completes
+  t.reactor->Sleep(absl::ZeroDuration());
+  t.reactor.RunReady();
+
+  EXPECT_GT(t.engine->TotalStats().events, before);
+  EXPECT_TRUE(c.RunUntilAnswered(1));
+  t.Settle();
+  EXPECT_EQ(t.device->queues()[0]->sends_out, 0U);
 }
 
 }  // namespace

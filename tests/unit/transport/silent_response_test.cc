@@ -376,5 +376,38 @@ TEST(SilentResponses, AreNotForDevicesWithoutInlineData) {
   EXPECT_EQ(c.qp->silent(), 0U);
 }
 
+TEST(SignalEvery, OneMeansEachResponseHasACompletion) {
+  Transport t;
+  ConnectionOptions options;
+  options.qp.depth = 64;
+  options.qp.signal_every = 1;
+  Connection c(&t, options);
+  c.server.silent = true;
+  for (uint16_t i = 0; i < 10; ++i) c.host.Send(c.Command(kNothing, i));
+  ASSERT_TRUE(c.RunUntilAnswered(10));
+  t.Settle();
+
+  EXPECT_EQ(c.qp->silent(), 0U);
+  EXPECT_EQ(t.engine->TotalStats().by_kind[static_cast<size_t>(WrKind::kSend)],
+            10U);
+}
+
+// The device has the data as soon as it is posted.
+TEST(InlineData, OfASmallReadMayBeReusedAtOnce) {
+  Transport t;
+  ConnectionOptions options;
+  options.qp.inline_bytes = 64;
+  Connection c(&t, options);
+  t.faults().HoldSends(FakeSide::kPassive);
+  c.host.Send(c.Command(kToHost, 3, 1, 64));
+  t.Settle();
+  // Everything the pool has, whatever it was lent for.
+  std::memset(t.pool->data(), 0xEE, t.pool->total_bytes());
+
+  t.faults().ReleaseSends();
+  ASSERT_TRUE(c.RunUntilAnswered(1));
+  EXPECT_TRUE(c.host.HoldsPattern(3, 64));
+}
+
 }  // namespace
 }  // namespace sluice::transport

@@ -46,6 +46,7 @@ inline std::byte PatternByte(uint16_t cid, size_t i) {
 struct TransportOptions {
   FakeDeviceOptions device;
   LocalDeviceOptions local;
+  CqEngineOptions engine;
   size_t pool_bytes = size_t{4} << 20;
 };
 
@@ -66,7 +67,7 @@ class Transport {
                      bool with_device = true)
       : fabric(std::vector<FakeDeviceOptions>{options.device}),
         options_(options) {
-    engine = std::make_unique<CqEngine>(reactor.get());
+    engine = std::make_unique<CqEngine>(reactor.get(), options_.engine);
     pool = *ExtentPool::Create(reactor.get(), options.pool_bytes);
     channel = *CmChannel::Create(reactor.get(), api());
     EXPECT_EQ(api().create_id(channel->channel(), &listener,
@@ -171,8 +172,9 @@ class Host {
                             nvme::kSqeBytes));
     EXPECT_EQ(node.PostRecv(sqe.cid, kResponsesAt + size_t{sqe.cid} * 16, 16),
               0);
-    EXPECT_EQ(node.PostSend(sqe.cid, IBV_WR_SEND, IBV_SEND_SIGNALED, at,
-                            64 + extra_bytes),
+    const unsigned flags =
+        solicits ? IBV_SEND_SIGNALED | IBV_SEND_SOLICITED : IBV_SEND_SIGNALED;
+    EXPECT_EQ(node.PostSend(sqe.cid, IBV_WR_SEND, flags, at, 64 + extra_bytes),
               0);
   }
   void Poll() {
@@ -214,6 +216,7 @@ class Host {
   FakeNode node;
   std::vector<HostResponse> responses;
   int errors = 0;
+  bool solicits = false;  // marks its commands
 };
 
 // The target's queue, in small: serves the test's commands.
