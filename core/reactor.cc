@@ -172,11 +172,15 @@ int Reactor::ResumeReady() {
 // The one order, everywhere: request notification, poll until empty, only then
 // sleep.
 void Reactor::Sleep(absl::Duration limit) {
+  if (options_.arms_last && PollSources() > 0) {
+    FlushSources();
+    return;
+  }
   bool armed = false;
   for (size_t i = 0; i < sources_.size(); ++i) {
     if (sources_[i] != nullptr) armed |= sources_[i]->Arm();
   }
-  const int found = PollSources();
+  const int found = options_.arms_last ? 0 : PollSources();
   if (found > 0) {
     stats_.rearm_found += static_cast<uint64_t>(found);
     FlushSources();

@@ -38,6 +38,9 @@ struct ReactorOptions {
   // finds nothing makes the wait eight times longer, up to the idle one.
   absl::Duration safety_poll_busy = absl::Milliseconds(10);
   absl::Duration safety_poll_idle = absl::Seconds(1);
+  // Polls, arms and then sleeps, without the look between arming and sleeping:
+  // for tests, which are to show that they notice the completions lost so.
+  bool arms_last = false;
   // Measures at the start what a wake-up costs here: some milliseconds.
   bool measure_wake_up = true;
   RingOptions ring;

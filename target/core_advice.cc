@@ -1,9 +1,10 @@
 #include "target/core_advice.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <set>
-#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -34,8 +35,7 @@ std::set<int> ParseList(const std::string& text) {
 
 CoreFacts ReadCoreFacts() {
   CoreFacts facts;
-  facts.cpus =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  facts.cpus = std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   std::ifstream file("/sys/devices/system/cpu/isolated");
   std::getline(file, facts.isolated);
   return facts;

@@ -62,6 +62,11 @@ holds 'len(it) == 1 and it[0]["msgs_per_s"] > 100'
 wait $pid || fail "the other end ends with $?"
 pid=
 
+# Nothing is lost: CQBENCH_SOAK messages in each mode.
+[ "$(code "$bench" --soak "${CQBENCH_SOAK:-20000}" --depth 1 --queue-pairs 1)" = 0 ] || fail "a completion was lost"
+cat "$folder/bench.out"
+[ "$(grep -c ' messages, .* 0 rescued' "$folder/bench.out")" = 4 ] || fail "not four modes"
+
 # What cannot work, and says why.
 [ "$(code "$bench" --connect 127.0.0.1:1 "${short[@]}")" = 2 ] || fail "nobody listens there"
 grep -q '^sluice-cqbench: .*127.0.0.1:1' "$folder/bench.out" || fail "it does not say where"

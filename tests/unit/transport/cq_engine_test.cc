@@ -43,6 +43,40 @@ TEST(CqEngine, FindsWhatCameBeforeTheArming) {
   EXPECT_EQ(t.engine->TotalStats().rescued, 0U);
 }
 
+// The same where the look behind the arming is left out: the completion lies
+// there until the safety poll, which counts it. So this would be noticed.
+TEST(CqEngine, AnArmingThatComesLastLosesWhatCameBeforeIt) {
+  TransportOptions options;
+  options.arms_last = true;
+  Transport t(options);
+  ConnectionOptions silent;  // no completion of ours announces the lost one
+  silent.qp.depth = 32;
+  Connection c(&t, silent);
+  c.server.silent = true;
+  t.reactor.RunReady();
+  bool sent = false;
+  t.faults().OnArm([&](ibv_cq*) {
+    if (std::exchange(sent, true)) return;
+    c.host.Send(c.Command(kNothing, 1));
+  });
+  c.host.Send(c.Command(kNothing, 0));
+  ASSERT_TRUE(t.reactor.RunUntil([&] { return c.server.commands == 1; }));
+  t.reactor.RunReady();
+
+  t.reactor->Sleep(absl::ZeroDuration());
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(c.server.commands, 1U);
+  EXPECT_EQ(t.reactor->stats().rearm_found, 0U);
+
+  t.engine->OnTimeout();
+  t.reactor.RunReady();
+  t.reactor.Advance(absl::Milliseconds(51));
+  t.reactor->Tick();
+  EXPECT_EQ(c.server.commands, 2U);
+  EXPECT_GE(t.engine->TotalStats().rescued, 1U);
+  t.faults().OnArm(nullptr);
+}
+
 // R11: the notification is lost. One safety period of sleep finds the
 // completion, and says so.
 TEST(CqEngine, SafetyPollRescuesASwallowedNotification) {

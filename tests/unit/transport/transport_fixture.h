@@ -47,6 +47,7 @@ struct TransportOptions {
   FakeDeviceOptions device;
   LocalDeviceOptions local;
   CqEngineOptions engine;
+  bool arms_last = false;  // ReactorOptions
   size_t pool_bytes = size_t{4} << 20;
 };
 
@@ -66,6 +67,7 @@ class Transport {
   explicit Transport(const TransportOptions& options = {},
                      bool with_device = true)
       : fabric(std::vector<FakeDeviceOptions>{options.device}),
+        reactor(TestClock::kFake, ReactorOptionsOf(options)),
         options_(options) {
     engine = std::make_unique<CqEngine>(reactor.get(), options_.engine);
     pool = *ExtentPool::Create(reactor.get(), options.pool_bytes);
@@ -120,6 +122,12 @@ class Transport {
   std::unique_ptr<LocalDevice> device;
 
  private:
+  static ReactorOptions ReactorOptionsOf(const TransportOptions& options) {
+    ReactorOptions reactor;
+    reactor.arms_last = options.arms_last;
+    return reactor;
+  }
+
   const TransportOptions options_;
 };
 

@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 // A slow wave is seen so often at least.
 constexpr double kWavesMin = 10;
 constexpr double kFirstSeconds = 1;
+constexpr double kSoakPiece = 0.25;
 
 absl::StatusOr<Json> Ask(ControlConnection* control, const Json& what) {
   SLUICE_RETURN_IF_ERROR(control->WriteLine(what.dump()));
@@ -110,6 +111,29 @@ absl::StatusOr<CqSample> RunOnce(ControlConnection* control, CqClient* client,
 }
 
 }  // namespace
+
+absl::StatusOr<CqSoak> RunSoak(ControlConnection* control, CqClient* client,
+                               const CqMode& mode, uint64_t messages) {
+  SLUICE_ASSIGN_OR_RETURN(const Json before,
+                          Ask(control, {{"spin", mode.spin}}));
+  CqLoad load;
+  load.kind = CqLoad::Kind::kPaced;
+  load.pause_max_nanos =
+      static_cast<int64_t>(2 * before.value("wake_cost_nanos", 0.0));
+  load.seconds = kSoakPiece;
+  CqSoak soak;
+  soak.mode = mode.name;
+  while (soak.messages < messages) {
+    SLUICE_ASSIGN_OR_RETURN(const CqLoadResult result, RunPinned(client, load));
+    soak.messages += result.count;
+    soak.seconds += result.seconds;
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Json after, Ask(control, Json::object()));
+  soak.sleeps = Delta(before, after, "sleeps");
+  soak.rearm_found = Delta(before, after, "rearm_found");
+  soak.rescued = Delta(before, after, "rescued");
+  return soak;
+}
 
 double CqCell::MedianOf(double CqSample::*figure) const {
   std::vector<double> values;

@@ -62,6 +62,20 @@ struct CqPlan {
   double warmup_seconds = 0.1;
 };
 
+// One message at a time with random pauses around what a wake-up costs: every
+// completion must wake the reactor or be seen by it.
+struct CqSoak {
+  std::string mode;
+  uint64_t messages = 0;
+  double seconds = 0;
+  double sleeps = 0;
+  double rearm_found = 0;  // between arming and sleeping
+  double rescued = 0;      // nobody announced them: a bug
+};
+// `messages` of them; errors as CqClient::Run.
+absl::StatusOr<CqSoak> RunSoak(ControlConnection* control, CqClient* client,
+                               const CqMode& mode, uint64_t messages);
+
 // Runs all of it: in each repeat every load, in each load every mode, beginning
 // with the next one each time. `progress(text)` is told of each.
 absl::StatusOr<std::vector<CqCell>> RunCells(

@@ -289,6 +289,11 @@ int64_t CqClient::Gap(double rate) {
   return static_cast<int64_t>(gap(random_));
 }
 
+int64_t CqClient::Pause(int64_t most) {
+  std::uniform_int_distribution<int64_t> pause(0, most);
+  return pause(random_);
+}
+
 absl::Status CqClient::Broken() const { return absl::UnavailableError(error_); }
 
 absl::StatusOr<CqLoadResult> CqClient::Run(const CqLoad& load) {
@@ -307,12 +312,20 @@ absl::StatusOr<CqLoadResult> CqClient::Run(const CqLoad& load) {
   int64_t now = begin;
   int64_t last_answer = begin;
   uint64_t seen = 0;
+  uint64_t paced = 0;  // answers that the pause was made after
   while (now < end) {
     if (!Poll(&result)) return Broken();
     now = NowNanos();
     if (closed) {
       while (Send(now, false)) {
       }
+    }
+    if (load.kind == CqLoad::Kind::kPaced && in_flight_ == 0) {
+      if (result.count > paced) {
+        paced = result.count;
+        due = now + Pause(load.pause_max_nanos);
+      }
+      if (due <= now) Send(now, false);
     }
     while (load.rate > 0 && due <= now && Send(due, first)) {
       first = false;

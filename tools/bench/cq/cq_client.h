@@ -77,6 +77,7 @@ class CqClient {
   bool Post();
   absl::Status Broken() const;
   int64_t Gap(double rate);
+  int64_t Pause(int64_t most);
 
   const VerbsApi& api_;
   const CqClientOptions options_;

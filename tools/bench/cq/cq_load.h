@@ -13,11 +13,13 @@ struct CqLoad {
     kClosed,  // every message's answer brings the next: as fast as it goes
     kOpen,    // Poisson arrivals at `rate`, whether or not answers come
     kWave,    // the same, on and off for `half_period_nanos` each
+    kPaced,   // one at a time, after a random pause of up to `pause_max_nanos`
   };
 
   Kind kind = Kind::kClosed;
   double rate = 0;  // messages a second, in a wave's "on"
   int64_t half_period_nanos = 0;
+  int64_t pause_max_nanos = 0;
   double seconds = 1;
 };
 

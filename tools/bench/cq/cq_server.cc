@@ -117,11 +117,17 @@ class EchoShard final : public transport::ConnectionTaker,
     const ReactorStats& reactor = shard_->reactor()->stats();
     const transport::CqStats cq = shard_->engine()->TotalStats();
     Json out = {
-        {"cpu_nanos", cost.cpu_nanos},   {"switches", cost.switches},
-        {"ticks", reactor.ticks},        {"spins", reactor.spins},
-        {"sleeps", reactor.sleeps},      {"rearm_found", reactor.rearm_found},
-        {"completions", cq.completions}, {"batches", cq.batches},
-        {"events", cq.events},           {"rescued", cq.rescued}};
+        {"cpu_nanos", cost.cpu_nanos},
+        {"switches", cost.switches},
+        {"ticks", reactor.ticks},
+        {"spins", reactor.spins},
+        {"sleeps", reactor.sleeps},
+        {"rearm_found", reactor.rearm_found},
+        {"completions", cq.completions},
+        {"batches", cq.batches},
+        {"events", cq.events},
+        {"wake_cost_nanos", shard_->reactor()->spin_policy().wake_cost_nanos()},
+        {"rescued", cq.rescued}};
     if (cost.system_calls) out["system_calls"] = *cost.system_calls;
     return out;
   }

@@ -43,6 +43,7 @@ struct Settings {
   CqServerOptions server;
   CqClientOptions client;
   CqPlan plan;
+  uint64_t soak = 0;  // messages in each mode; 0: the table
   std::string json;
   std::string plots;
 };
@@ -96,6 +97,10 @@ void Describe(CLI::App* app, Settings* settings) {
   app->add_option("--seconds", settings->plan.seconds,
                   "of each run; default 0.5")
       ->check(CLI::PositiveNumber);
+  app->add_option("--soak", settings->soak,
+                  "instead of the table: so many messages in each mode, one at "
+                  "a time with random pauses; fails when a completion went "
+                  "unannounced");
   app->add_option("--json", settings->json, "file for all values");
   app->add_option("--plots", settings->plots, "folder for SVG plots");
 }
@@ -162,6 +167,25 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(Settings* settings) {
   return child;
 }
 
+absl::Status Soak(ControlConnection* control, CqClient* client,
+                  const Settings& settings) {
+  double rescued = 0;
+  for (const CqMode& mode : settings.plan.modes) {
+    SLUICE_ASSIGN_OR_RETURN(const CqSoak soak,
+                            RunSoak(control, client, mode, settings.soak));
+    std::printf(
+        "%-7s %9llu messages, %6.2f us each, %.0f sleeps, %.0f found "
+        "after arming, %.0f rescued\n",
+        mode.name.c_str(), static_cast<unsigned long long>(soak.messages),
+        1e6 * soak.seconds / static_cast<double>(soak.messages), soak.sleeps,
+        soak.rearm_found, soak.rescued);
+    std::fflush(stdout);
+    rescued += soak.rescued;
+  }
+  if (rescued == 0) return absl::OkStatus();
+  return absl::DataLossError("completions went unannounced");
+}
+
 absl::Status Measure(const VerbsApi& api, Settings* settings) {
   if (settings->server.cpu < 0 && std::thread::hardware_concurrency() > 1) {
     settings->server.cpu = 1;
@@ -186,6 +210,7 @@ absl::Status Measure(const VerbsApi& api, Settings* settings) {
   SLUICE_ASSIGN_OR_RETURN(auto client,
                           CqClient::Connect(api, settings->client));
   settings->plan.modes = ModesOf(*settings);
+  if (settings->soak > 0) return Soak(control.get(), client.get(), *settings);
   settings->plan.loads = LoadsOf(*settings);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CqCell> cells,
                           RunCells(control.get(), client.get(), settings->plan,
