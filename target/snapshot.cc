@@ -47,6 +47,7 @@ TargetSnapshot::Shard Take(TargetShard* shard) {
   taken.load = reactor.spin_policy().load();
   taken.wake_latency_nanos = reactor.wake_latency();
   taken.completion_queues = transport->engine()->TotalStats();
+  taken.recovery = *transport->engine()->recovery();
   taken.target = *shard->probe();
   taken.queues = shard->queue_count();
   shard->ForEachQueue([&taken](const Queue& queue) {

@@ -122,7 +122,11 @@ void AddCompletionQueues(const TargetSnapshot::Shard& shard, Json* out) {
   (*out)["sluice_transport_cq_arms_total"] = stats.arms;
   (*out)["sluice_transport_cq_events_total"] = stats.events;
   (*out)["sluice_transport_cq_events_acknowledged_total"] = stats.acknowledged;
-  (*out)["sluice_transport_cqs_lost_total"] = stats.lost;
+  (*out)["sluice_transport_cqs_lost_total"] = shard.recovery.cqs_lost;
+  (*out)["sluice_transport_channel_failures_total"] =
+      shard.recovery.channel_failures;
+  (*out)["sluice_transport_queue_pair_errors_total"] =
+      shard.recovery.queue_pair_errors;
   AddCompletions(stats, out);
   (*out)["sluice_transport_cqs"] = shard.cq_count;
   (*out)["sluice_transport_cq_capacity_entries"] = shard.cq_capacity;

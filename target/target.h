@@ -46,6 +46,7 @@ struct TargetSnapshot {
     double load = 0;              // as the spin policy sees it, 0 to 1
     Histogram wake_latency_nanos;
     transport::CqStats completion_queues;
+    transport::RecoveryStats recovery;
     TargetProbe target;
     uint64_t queues = 0;
     uint64_t cq_count = 0;

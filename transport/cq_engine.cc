@@ -154,6 +154,7 @@ void CqEngine::MarkDead(CompletionQueue* queue, const char* why) {
   if (queue->dead) return;
   queue->dead = true;
   queue->stats.lost = 1;
+  ++recovery_.cqs_lost;
   SLUICE_LOG(kError) << "completion queue lost, its connections are closed"
                      << KV("why", why)
                      << KV("device", queue->device->traits().name)

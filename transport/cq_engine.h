@@ -34,6 +34,13 @@ struct CqEngineOptions {
   bool solicited_only = false;
 };
 
+// What was lost and made anew, beside the CQs' own counters.
+struct RecoveryStats {
+  uint64_t channel_failures = 0;
+  uint64_t cqs_lost = 0;
+  uint64_t queue_pair_errors = 0;  // asynchronous events of the device
+};
+
 class CqEngine final : public PollSource {
  public:
   explicit CqEngine(Reactor* reactor, const CqEngineOptions& options = {});
@@ -85,6 +92,7 @@ class CqEngine final : public PollSource {
   void MarkDirty(QueuePair* qp);
 
   uint64_t stale() const { return stale_; }
+  RecoveryStats* recovery() { return &recovery_; }
   // Sums over all CQs of this reactor.
   CqStats TotalStats() const;
   const std::vector<LocalDevice*>& devices() const { return devices_; }
@@ -109,6 +117,7 @@ class CqEngine final : public PollSource {
   std::vector<QueuePair*> dirty_;
   bool timed_out_ = false;  // the next poll follows a sleep nobody ended
   uint64_t stale_ = 0;
+  RecoveryStats recovery_;
 };
 
 }  // namespace sluice::transport

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@ absl::StatusOr<std::unique_ptr<LocalDevice>> LocalDevice::Create(
   device->BorrowMemory();
   SLUICE_RETURN_IF_ERROR(device->OpenChannel());
   engine->AddDevice(device.get());
+  device->added_ = true;
   return device;
 }
 
@@ -57,9 +59,11 @@ absl::Status LocalDevice::OpenChannel() {
 
 LocalDevice::~LocalDevice() {
   SLUICE_CHECK(queue_pairs == 0);
-  if (channel_watch_ == nullptr) return;
+  if (memory_ == nullptr || !added_) return;
   engine_->RemoveDevice(this);
-  engine_->reactor()->ring()->Unwatch(channel_watch_);
+  if (channel_watch_ != nullptr) {
+    engine_->reactor()->ring()->Unwatch(channel_watch_);
+  }
   while (TakeEvent()) {  // what is left, to acknowledge all of it
   }
   for (const auto& queue : queues_) engine_->Acknowledge(queue.get());
@@ -87,6 +91,7 @@ absl::StatusOr<CompletionQueue*> LocalDevice::Reserve(uint32_t entries) {
 }
 
 absl::StatusOr<CompletionQueue*> LocalDevice::AddQueue(uint32_t entries_min) {
+  if (channel_ == nullptr) SLUICE_RETURN_IF_ERROR(OpenChannel());
   const uint32_t entries =
       std::min(options_.cq_entries, traits_.cq_entries_max);
   if (queues_.size() >= options_.cq_count_max || entries < entries_min) {
@@ -148,10 +153,27 @@ void LocalDevice::OnChannelReadable(void* context) {
   static_cast<LocalDevice*>(context)->TakeEvents();
 }
 
+void LocalDevice::OnChannelFailed(int error) {
+  ++engine_->recovery()->channel_failures;
+  SLUICE_LOG(kError) << "completion channel failed, its queues are rebuilt"
+                     << KV("device", traits_.name)
+                     << KV("error", std::strerror(error));
+  engine_->reactor()->ring()->Unwatch(channel_watch_);
+  channel_watch_ = nullptr;
+  failed_channels_.push_back(std::move(channel_));
+  for (const auto& queue : queues_) {
+    engine_->MarkDead(queue.get(), "its completion channel failed");
+  }
+}
+
 bool LocalDevice::TakeEvent() {
   ibv_cq* cq = nullptr;
   void* cq_context = nullptr;
-  if (api_.get_cq_event(channel_.get(), &cq, &cq_context) != 0) return false;
+  if (channel_ == nullptr) return false;
+  if (api_.get_cq_event(channel_.get(), &cq, &cq_context) != 0) {
+    if (errno != EAGAIN && errno != EINTR) OnChannelFailed(errno);
+    return false;
+  }
   engine_->OnEvent(static_cast<CompletionQueue*>(cq_context));
   return true;
 }

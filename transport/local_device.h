@@ -84,6 +84,9 @@ class LocalDevice {
   absl::StatusOr<CompletionQueue*> AddQueue(uint32_t entries_min);
   static void OnChannelReadable(void* context);
   bool TakeEvent();
+  // No event comes any more: the CQs that hang on it are lost, those made from
+  // now on have a new one.
+  void OnChannelFailed(int error);
   bool AnyArmed() const;
 
   CqEngine* const engine_;
@@ -92,8 +95,10 @@ class LocalDevice {
   const DeviceTraits traits_;
   const LocalDeviceOptions options_;
   std::unique_ptr<MemoryDomain> memory_;
+  std::vector<VerbsPtr<ibv_comp_channel>> failed_channels_;
   VerbsPtr<ibv_comp_channel> channel_;
   FdWatch* channel_watch_ = nullptr;
+  bool added_ = false;  // to the engine
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
 };
 

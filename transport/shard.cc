@@ -128,6 +128,7 @@ void Shard::OnCqError(const ibv_cq* cq) {
 }
 
 void Shard::OnQpError(const ibv_qp* qp, const char* what) {
+  ++engine_.recovery()->queue_pair_errors;
   engine_.BreakAll(
       [qp](const QueuePair& candidate) {
         return candidate.id() != nullptr && candidate.id()->qp == qp;

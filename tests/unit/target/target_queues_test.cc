@@ -53,7 +53,7 @@ class QueuesTest : public ::testing::Test {
     live_ = std::make_unique<LiveTarget>(options, LiveProvider::kIwarp);
   }
   void Connect(size_t controllers, uint32_t queues_each, uint32_t depth,
-               uint32_t in_capsule_bytes) {
+               uint32_t in_capsule_bytes, size_t data_bytes = kBlockBytes) {
     for (size_t i = 0; i < controllers; ++i) {
       Host host;
       auto controller = RawController::ConnectEnabled(live_->host());
@@ -66,7 +66,8 @@ class QueuesTest : public ::testing::Test {
         RawQueueOptions raw = RawQueueOptions::Io(
             static_cast<uint16_t>(q), depth, host.controller->cntlid());
         raw.in_capsule_bytes = in_capsule_bytes;
-        raw.data_bytes = size_t{depth} * 2 * kBlockBytes;
+        raw.data_bytes =
+            std::max(depth * data_bytes, size_t{nvme::kConnectDataBytes});
         auto queue = host.controller->OpenQueue(raw);
         ASSERT_TRUE(queue.ok()) << queue.status();
         host.queues.push_back(*std::move(queue));
@@ -139,18 +140,31 @@ TEST_F(QueuesTest, FiveHundredBurstWithInCapsuleDataAndTheSmallestShare) {
   ExpectNothingOverflowed();
 }
 
-TEST_F(QueuesTest, FiveHundredBurstWithTransfersAndTheLargestShare) {
+// Each command's data in three pieces: three WRITEs, or READs, for one SEND.
+TEST_F(QueuesTest, FiveHundredBurstWithSplitTransfersAndTheLargestShare) {
   constexpr uint32_t kDepth = 16;
+  constexpr uint32_t kPieces = 3;
+  constexpr uint32_t kListBytes = kPieces * nvme::kSglDescriptorBytes;
   Start(/*cq_depth_factor=*/4);
-  ASSERT_NO_FATAL_FAILURE(Connect(8, 64, kDepth, 0));
+  ASSERT_NO_FATAL_FAILURE(
+      Connect(8, 64, kDepth, kListBytes, kPieces * kBlockBytes));
 
   for (int round = 0; round < 3; ++round) {
     const auto opcode =
         round == 1 ? nvme::IoOpcode::kWrite : nvme::IoOpcode::kRead;
     ASSERT_NO_FATAL_FAILURE(BurstEverywhere(
         [&](RawQueue* queue, uint32_t i) {
-          return queue->Submit(queue->BlockSqe(opcode, 1, i, 2, kBlockBytes,
-                                               i * 2 * kBlockBytes));
+          nvme::Sqe sqe =
+              queue->BlockSqe(opcode, 1, i * kPieces, kPieces, kBlockBytes);
+          sqe.sgl = nvme::EncodeLastSegment(0, kListBytes);
+          std::vector<nvme::KeyedDescriptor> pieces;
+          for (uint32_t piece = 0; piece < kPieces; ++piece) {
+            pieces.push_back(queue->data().Piece(
+                size_t{i * kPieces + piece} * kBlockBytes, kBlockBytes));
+          }
+          conformance::Bytes list(kListBytes);
+          nvme::EncodeKeyedList(pieces, absl::MakeSpan(list));
+          return queue->Submit(sqe, list);
         },
         kDepth));
   }

@@ -454,5 +454,64 @@ TEST(CqEngine, SolicitedOnlyStillHearsOfItsOwnWork) {
   EXPECT_EQ(t.device->queues()[0]->sends_out, 0U);
 }
 
+TEST(CqEngine, AChannelThatFailsTakesItsQueuesAlongAndTheNextHaveANewOne) {
+  Transport t;
+  {
+    Connection c(&t);
+    t.Settle();
+    t.faults().FailCall("get_cq_event", 1, EIO);
+    c.host.Send(c.Command(kNothing, 0));
+    t.Settle();
+
+    EXPECT_EQ(c.server.downs, 1);
+    EXPECT_EQ(c.server.why, "its completion channel failed");
+    EXPECT_EQ(t.engine->recovery()->channel_failures, 1U);
+    EXPECT_EQ(t.engine->recovery()->cqs_lost, 1U);
+  }
+
+  Connection next(&t);
+  ASSERT_TRUE(next.status.ok()) << next.status;
+  t.Settle();
+  const uint64_t events = t.engine->TotalStats().events;
+  next.host.Send(next.Command(kToTarget, 1, 1, 512));
+  ASSERT_TRUE(next.RunUntilAnswered(1));
+  t.Settle();
+  EXPECT_GT(t.engine->TotalStats().events, events);
+  EXPECT_EQ(t.engine->TotalStats().rescued, 0U);
+  EXPECT_EQ(t.engine->recovery()->channel_failures, 1U);
+}
+
+// Queue pairs that all go at once flush all that they had: no more than a batch
+// of it stands before somebody else's command in each tick.
+TEST(CqEngine, AFlushStormHoldsUpNobodyForLong) {
+  constexpr uint32_t kDepth = 64;
+  constexpr size_t kBroken = 8;
+  TransportOptions large;
+  large.pool_bytes = size_t{16} << 20;
+  Transport t(large);
+  ConnectionOptions options;
+  options.qp.depth = kDepth;
+  std::vector<std::unique_ptr<Connection>> broken;
+  for (size_t i = 0; i < kBroken; ++i) {
+    broken.push_back(std::make_unique<Connection>(&t, options));
+  }
+  Connection other(&t, options);
+  t.Settle();
+
+  for (const auto& each : broken) t.faults().BreakQp(each->qp->id()->qp);
+  other.host.Send(other.Command(kNothing, 0));
+  uint32_t ticks = 0;
+  while (other.host.responses.empty() && ticks < 1000) {
+    t.reactor->Tick();
+    other.host.Poll();
+    ++ticks;
+  }
+
+  EXPECT_LE(ticks, kBroken * kDepth / CqEngineOptions().poll_batch + 4);
+  t.Settle();
+  EXPECT_EQ(t.engine->TotalStats().flushes, kBroken * kDepth);
+  for (const auto& each : broken) EXPECT_TRUE(each->Close());
+}
+
 }  // namespace
 }  // namespace sluice::transport
