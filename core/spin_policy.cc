@@ -17,8 +17,6 @@ constexpr double kBusyNoMore = 0.6;
 constexpr double kRegularDeviation = 0.45;
 // Pauses to have seen before they are judged.
 constexpr int kPausesMin = 6;
-// Regular pauses may be so many times what a wake-up costs.
-constexpr int64_t kPauseCostMax = 2;
 // How fast the past fades, by busy times and pauses. The load needs many: the
 // pauses of random arrivals are of all lengths.
 constexpr double kFade = 1.0 / 16;
@@ -29,7 +27,7 @@ constexpr int kBatchMin = 4;
 constexpr double kBestFade = 1.0 / 1024;
 // Of the busy time, for spins that find nothing; and how much may be saved up,
 // in longest pauses.
-constexpr double kAllowance = 1.0 / 32;
+constexpr double kAllowance = 1.0 / 50;
 constexpr double kAccountMax = 8;
 // What probes in a row are begun with, too.
 constexpr double kProbesMin = 6;
@@ -184,7 +182,7 @@ bool SpinPolicy::regular() const {
 }
 
 int64_t SpinPolicy::LongestPause() const {
-  return std::min(max_spin_nanos_, kPauseCostMax * wake_cost_nanos_);
+  return std::min(max_spin_nanos_, wake_cost_nanos_);
 }
 
 double SpinPolicy::account_max() const {

@@ -17,7 +17,7 @@
 //     the second case.
 //
 // Spins that find nothing, and all probes, are paid from an account which the
-// busy time fills: a thirty-second of it, so that nobody pays much more than
+// busy time fills: a fiftieth of it, so that nobody pays much more than
 // kEvent costs. An idle reactor earns nothing and never spins.
 //
 // Plain arithmetic on the times that it is given; owned by its reactor.
@@ -95,7 +95,7 @@ class SpinPolicy {
   // How long this pause may be spun.
   int64_t Decide();
   bool regular() const;
-  // A pause that is worth spinning through, at most.
+  // A pause that is worth spinning through, at most: what a wake-up costs.
   int64_t LongestPause() const;
   double account_max() const;
 

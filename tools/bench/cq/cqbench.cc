@@ -221,6 +221,7 @@ absl::Status Measure(const VerbsApi& api, Settings* settings) {
               settings->provider.c_str(), settings->client.queue_pairs,
               settings->client.depth, settings->client.message_bytes);
   PrintCells(cells);
+  PrintGoal(cells);
   if (!settings->json.empty()) {
     std::ofstream out(settings->json);
     out << CellsJson(settings->provider, cells).dump(1) << "\n";

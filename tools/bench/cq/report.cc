@@ -1,5 +1,6 @@
 #include "tools/bench/cq/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tools/bench/bench_run.h"
 
 namespace sluice::bench {
 namespace {
@@ -77,8 +79,10 @@ void WriteData(const std::string& path, const std::vector<CqCell>& cells,
         cell.MedianOf(&CqSample::after_pause_p99_us), "\n");
   }
   std::ofstream out(path);
+  const char* separator = "";
   for (const auto& [mode, lines] : blocks) {
-    out << "\"" << mode << "\"\n" << lines << "\n\n";
+    out << separator << "\"" << mode << "\"\n" << lines;
+    separator = "\n\n";
   }
 }
 
@@ -93,6 +97,10 @@ struct Plot {
   bool log_y;
 };
 
+// From here on hybrid is held to what polling reaches, below to what events
+// cost.
+constexpr double kHighLoad = 0.75;
+
 constexpr Plot kPlots[] = {
     {"p99", "loads.dat", "p99 by load, median and spread", "load, %", "p99, us",
      "1:2:3:4", false, true},
@@ -104,7 +112,51 @@ constexpr Plot kPlots[] = {
      "half period, ms", "share of a processor, %", "1:5:6:7", true, false},
 };
 
+const CqCell* Find(const std::vector<CqCell>& cells, const std::string& load,
+                   const std::string& mode) {
+  for (const CqCell& cell : cells) {
+    if (cell.load.name == load && cell.mode == mode) return &cell;
+  }
+  return nullptr;
+}
+
+// One figure of hybrid beside another mode's, repeat by repeat: the median and
+// the spread of the ratios.
+std::string Ratio(const CqCell& hybrid, const CqCell& other,
+                  double CqSample::*figure) {
+  std::vector<double> ratios;
+  const size_t count = std::min(hybrid.samples.size(), other.samples.size());
+  for (size_t i = 0; i < count; ++i) {
+    const double below = other.samples[i].*figure;
+    if (below > 0) ratios.push_back(hybrid.samples[i].*figure / below);
+  }
+  if (ratios.empty()) return "n/a";
+  std::sort(ratios.begin(), ratios.end());
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.2f (%.2f-%.2f)", Median(ratios),
+                ratios.front(), ratios.back());
+  return text;
+}
+
 }  // namespace
+
+void PrintGoal(const std::vector<CqCell>& cells) {
+  std::printf("\n%-11s %-8s %-20s %-20s\n", "load %", "hybrid /",
+              "messages or cpu", "p99");
+  for (const CqCell& hybrid : cells) {
+    if (hybrid.mode != "hybrid") continue;
+    const bool high = !IsWave(hybrid) && hybrid.load.share >= kHighLoad;
+    const CqCell* other =
+        Find(cells, hybrid.load.name, high ? "poll" : "event");
+    if (other == nullptr) continue;
+    std::printf("%-11s %-8s %-20s %-20s\n", hybrid.load.name.c_str(),
+                other->mode.c_str(),
+                Ratio(hybrid, *other,
+                      high ? &CqSample::per_second : &CqSample::cpu_share)
+                    .c_str(),
+                Ratio(hybrid, *other, &CqSample::p99_us).c_str());
+  }
+}
 
 void PrintCells(const std::vector<CqCell>& cells) {
   std::printf("%-11s %-7s %9s %8s %8s %8s %17s %7s %6s %6s %8s %8s %6s\n",
@@ -168,8 +220,8 @@ absl::Status PlotCells(const std::string& folder,
         cells.begin(), cells.end(),
         [waves](const CqCell& cell) { return IsWave(cell) == waves; });
     if (!any) continue;
-    out << "set output '" << plot.file << ".svg'\nset title '" << plot.title
-        << "'\nset xlabel '" << plot.x << "'\nset ylabel '" << plot.y << "'\n"
+    out << "set output '" << plot.file << ".svg'\nset title \"" << plot.title
+        << "\"\nset xlabel '" << plot.x << "'\nset ylabel '" << plot.y << "'\n"
         << (plot.log_x ? "set logscale x\n" : "unset logscale x\n")
         << (plot.log_y ? "set logscale y\n" : "unset logscale y\n") << "stats '"
         << plot.data << "' using 1 nooutput\n"

@@ -10,6 +10,10 @@
 namespace sluice::bench {
 
 void PrintCells(const std::vector<CqCell>& cells);
+// The goal: from 75 % on, hybrid's messages/s and p99 beside polling's; below,
+// its processor time and p99 beside those of events. Ratios of runs that
+// followed each other: medians and spread.
+void PrintGoal(const std::vector<CqCell>& cells);
 
 // One record per cell: provider, mode, load, medians, and each repeat's values.
 nlohmann::json CellsJson(const std::string& provider,
