@@ -15,6 +15,8 @@ constexpr double kBusyNoMore = 0.6;
 // Mean deviation of pauses, as a share of their mean, up to which they are
 // regular. Of random arrivals (Poisson) it is 0.74.
 constexpr double kRegularDeviation = 0.45;
+// A pause longer than so many times the mean counts as one of that length.
+constexpr double kFarOut = 4;
 // Pauses to have seen before they are judged.
 constexpr int kPausesMin = 6;
 // How fast the past fades, by busy times and pauses. The load needs many: the
@@ -77,7 +79,6 @@ void SpinPolicy::OnTick(int64_t now_nanos, int work) {
   const int64_t last = now_nanos_;
   now_nanos_ = now_nanos;
   if (last_work_ > 0) {
-    // The last tick took until now.
     const double each = static_cast<double>(now_nanos - last) / last_work_;
     const bool batch = last_work_ >= kBatchMin;
     // Until there was a batch, single ones have to do.
@@ -131,19 +132,24 @@ void SpinPolicy::OnFound(int64_t pause_nanos) {
   ++stats_.spins_found;
   Pay(pause_nanos);
   const auto pause = static_cast<double>(pause_nanos);
-  if (pauses_seen_++ == 0) {
-    pause_mean_nanos_ = pause;
-    pause_deviation_nanos_ = 0;
-  } else {
-    // One that is far out says no more than one that is out.
-    const double seen = std::min(pause, 4 * pause_mean_nanos_);
-    pause_deviation_nanos_ +=
-        (std::abs(seen - pause_mean_nanos_) - pause_deviation_nanos_) * kFade;
-    pause_mean_nanos_ += (seen - pause_mean_nanos_) * kFade;
-  }
+  Observe(pause);
   if (!probing_) return;
   account_nanos_ = std::max(account_nanos_ - pause, 0.0);
   if (pauses_seen_ >= kPausesMin) EndProbes(/*in_vain=*/!regular());
+}
+
+void SpinPolicy::Observe(double pause_nanos) {
+  if (pauses_seen_ < kPausesMin) ++pauses_seen_;
+  if (pauses_seen_ == 1) {
+    pause_mean_nanos_ = pause_nanos;
+    pause_deviation_nanos_ = 0;
+    return;
+  }
+  // One that is far out says no more than one that is out.
+  const double seen = std::min(pause_nanos, kFarOut * pause_mean_nanos_);
+  pause_deviation_nanos_ +=
+      (std::abs(seen - pause_mean_nanos_) - pause_deviation_nanos_) * kFade;
+  pause_mean_nanos_ += (seen - pause_mean_nanos_) * kFade;
 }
 
 void SpinPolicy::OnSleep() {
@@ -154,7 +160,12 @@ void SpinPolicy::OnSleep() {
   ++stats_.spins_missed;
   Pay(spun);
   account_nanos_ = std::max(account_nanos_ - static_cast<double>(spun), 0.0);
-  if (probing_) EndProbes(/*in_vain=*/true);
+  if (probing_) {
+    EndProbes(/*in_vain=*/true);
+  } else if (pauses_seen_ > 0) {
+    // Longer than we looked: a few of these, and pauses are regular no more.
+    Observe(kFarOut * pause_mean_nanos_);
+  }
 }
 
 // In vain: the next ones have to wait until they can be afforded again.

@@ -90,6 +90,7 @@ class SpinPolicy {
   void BeginPause(int64_t now_nanos);
   void EndPause(int64_t now_nanos);
   void OnFound(int64_t pause_nanos);
+  void Observe(double pause_nanos);
   void EndProbes(bool in_vain);
   void Pay(int64_t spun_nanos);
   // How long this pause may be spun.
@@ -127,7 +128,7 @@ class SpinPolicy {
   // Of pauses that were spun through, fading: mean and mean deviation.
   double pause_mean_nanos_ = 0;
   double pause_deviation_nanos_ = 0;
-  int pauses_seen_ = 0;  // in a row
+  int pauses_seen_ = 0;  // up to how many it takes to judge them
 
   double account_nanos_ = 0;
   double share_nanos_;  // what max_spin_share leaves

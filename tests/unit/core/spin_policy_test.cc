@@ -301,6 +301,36 @@ TEST(SpinPolicy, AfterAnHourAtLowLoadItSeesABusyOneAtOnce) {
   EXPECT_GE(outcome.per_second * 60.1, 60'000 + 0.98 * 100'000 / 8.8);
 }
 
+// A queue of depth 1 for 100 ms, then one request a millisecond.
+class ThenQuiet : public ClosedLoop {
+ public:
+  ThenQuiet() : ClosedLoop(1, 8'000) {}
+  int64_t Next() override {
+    return quiet_next_ > 0 ? quiet_next_ : ClosedLoop::Next();
+  }
+  void Take() override {
+    if (quiet_next_ == 0) return ClosedLoop::Take();
+    quiet_next_ += 1'000'000;
+  }
+  void Done(int64_t now, int64_t count) override {
+    if (quiet_next_ > 0) return;
+    if (now < 100'000'000) return ClosedLoop::Done(now, count);
+    quiet_next_ = now + 1'000'000;
+  }
+
+ private:
+  int64_t quiet_next_ = 0;
+};
+
+TEST(SpinPolicy, WhatWasRegularIsForgottenWhenItEnds) {
+  ThenQuiet arrivals;
+  const Outcome outcome = Simulate(Mode(PollMode::kHybrid), &arrivals, 3);
+
+  // Spun while the queue was served, and a few times after it.
+  EXPECT_GE(outcome.stats.spin_nanos, 80'000'000U);
+  EXPECT_LE(outcome.stats.spin_nanos, 93'000'000U);
+}
+
 TEST(SpinPolicy, PollNeverSleepsAndEventNeverSpins) {
   Poisson arrivals(0.1 * kBestRate);
   const Outcome poll = Simulate(Mode(PollMode::kPoll), &arrivals, 0.1);
