@@ -12,7 +12,7 @@ void ReadDeviceCounters(const std::string& device,
   std::error_code error;
   std::map<std::string, uint64_t> sums;
   for (const auto& port :
-       fs::directory_iterator(root + "/" + device + "/ports", error)) {
+       fs::directory_iterator(fs::path(root) / device / "ports", error)) {
     for (const char* group : {"counters", "hw_counters"}) {
       std::error_code none;
       for (const auto& file :
@@ -21,7 +21,7 @@ void ReadDeviceCounters(const std::string& device,
         // Some cannot be read, "lifespan" is no counter.
         if (file.path().filename() == "lifespan") continue;
         if (!(std::ifstream(file.path()) >> value)) continue;
-        sums[device + "/" + file.path().filename().string()] += value;
+        sums[fs::path(device) / file.path().filename()] += value;
       }
     }
   }

@@ -121,6 +121,7 @@ std::vector<CqMode> ModesOf(const Settings& settings) {
 
 std::vector<CqCellLoad> LoadsOf(const Settings& settings) {
   std::vector<CqCellLoad> loads;
+  loads.reserve(settings.loads.size() + settings.waves_ms.size());
   for (const int load : settings.loads) {
     loads.push_back({absl::StrCat(load), load / 100.0, 0});
   }
