@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -39,10 +40,17 @@ constexpr absl::Duration kOverdue = absl::Seconds(1);
 // What Stop may take beyond the drain timeout before it counts as hung.
 constexpr absl::Duration kStopGrace = absl::Seconds(10);
 
+// In one piece, however long: who reads the file, or logs to the same one,
+// finds no half line. A reader that is gone is no reason to stop serving.
 void Print(const std::string& text) {
-  // A reader that is gone is no reason to stop serving.
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count =
+        write(STDOUT_FILENO, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    written += static_cast<size_t>(count);
+  }
 }
 
 class Daemon {
