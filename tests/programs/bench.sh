@@ -3,33 +3,9 @@
 # 0, 2 for a target that cannot be reached, another one for a wrong option.
 #
 #   bench.sh NVMF_BENCH SLUICED
-# shellcheck source=tools/lib.sh
-. "$(dirname "$0")/../../tools/lib.sh"
+# shellcheck source=tests/programs/scratch.sh
+. "$(dirname "$0")/scratch.sh" bench
 bench=$1 sluiced=$2
-folder=$(mktemp -d)
-pid=
-finish() {
-  [ -z "$pid" ] || kill -9 "$pid" 2> /dev/null || true
-  rm -rf "$folder"
-}
-trap finish EXIT
-fail() {
-  echo "bench: $*" >&2
-  tail -n 20 "$folder"/*.out >&2
-  exit 1
-}
-# code COMMAND… : its exit code.
-code() {
-  local code=0
-  "$@" > "$folder/bench.out" 2>&1 || code=$?
-  echo $code
-}
-# holds FILE CONDITION : of the JSON in `it`.
-holds() {
-  python3 -c 'import json, sys
-it = json.load(open(sys.argv[1]))
-sys.exit(not eval("(" + sys.argv[2] + ")"))' "$folder/$1" "$2" || fail "not so: $2: $(cat "$folder/$1")"
-}
 nqn=nqn.2026-11.io.sluice:bench-test
 short=(--seconds 0.2 --warmup 0.05 --idle 0.2)
 

@@ -4,20 +4,8 @@
 # does without, passes the protocol suite's I/O, and ends with 0.
 #
 #   container.sh PLAIN_CONTAINER SLUICED CONFORMANCE_TEST
-# shellcheck source=tools/lib.sh
-. "$(dirname "$0")/../../tools/lib.sh"
-folder=$(mktemp -d)
-pid=
-finish() {
-  [ -z "$pid" ] || kill -9 "$pid" 2> /dev/null || true
-  rm -rf "$folder"
-}
-trap finish EXIT
-fail() {
-  echo "container: $*" >&2
-  tail -n 20 "$folder"/*.log >&2
-  exit 1
-}
+# shellcheck source=tests/programs/scratch.sh
+. "$(dirname "$0")/scratch.sh" container
 
 # The tree may be where an ordinary user cannot go; nor may he write where this
 # run's own tests report.
