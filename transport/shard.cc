@@ -128,10 +128,11 @@ void Shard::OnCqError(const ibv_cq* cq) {
 }
 
 void Shard::OnQpError(const ibv_qp* qp, const char* what) {
-  ++engine_.recovery()->queue_pair_errors;
   engine_.BreakAll(
-      [qp](const QueuePair& candidate) {
-        return candidate.id() != nullptr && candidate.id()->qp == qp;
+      [this, qp](const QueuePair& candidate) {
+        const bool ours = candidate.id() != nullptr && candidate.id()->qp == qp;
+        if (ours) ++engine_.recovery()->queue_pair_errors;
+        return ours;
       },
       what);
 }
