@@ -157,9 +157,8 @@ class Daemon {
                          << KV("because", now.status().message());
       return;
     }
-    const size_t reactors = std::max<size_t>(options_.cores.size(), 1);
-    for (size_t i = 0; i < reactors; ++i) {
-      target_->SetSpin(static_cast<int>(i), now->options.SpinOf(i));
+    for (size_t i = 0; i < options_.reactor_count(); ++i) {
+      target_->SetSpin(i, now->options.SpinOf(i));
     }
     SLUICE_LOG(kInfo) << "configuration read again: poll modes and spin limits "
                          "hold now, the rest after a restart";

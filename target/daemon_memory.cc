@@ -6,8 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "core/units.h"
 #include "nvme/limits.h"
@@ -23,15 +21,11 @@ constexpr uint64_t kPageBytes = 4096;
 // not lift the limit.
 constexpr ino_t kInitialUserNamespace = 0xEFFFFFFD;
 
-size_t ReactorCount(const TargetOptions& options) {
-  return std::max<size_t>(1, options.cores.size());
-}
-
 uint64_t ReceiveBytes(const TargetOptions& options) {
   const uint64_t capsule_bytes =
       nvme::kSqeBytes + RoundUp(options.in_capsule_bytes, kPageBytes);
   const uint64_t queue_bytes = options.queue_depth * capsule_bytes;
-  return ReactorCount(options) * RoundUp(queue_bytes, kReceiveChunkBytes);
+  return options.reactor_count() * RoundUp(queue_bytes, kReceiveChunkBytes);
 }
 
 bool HasIpcLock() {

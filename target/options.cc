@@ -48,10 +48,6 @@ absl::Status CheckRange(absl::string_view flag, uint64_t value, uint64_t min,
   return Bad(flag, value, absl::StrCat("use ", min, " to ", max));
 }
 
-size_t ReactorCount(const TargetOptions& options) {
-  return std::max<size_t>(1, options.cores.size());
-}
-
 absl::Status CheckQueues(const TargetOptions& options) {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--cq-depth-factor", options.cq_depth_factor,
@@ -61,7 +57,7 @@ absl::Status CheckQueues(const TargetOptions& options) {
   // An admin queue and an I/O queue: less serves nobody.
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--max-queues", options.max_queues, 2,
-                 transport::kQueuePairsMax * ReactorCount(options)));
+                 transport::kQueuePairsMax * options.reactor_count()));
   SLUICE_RETURN_IF_ERROR(CheckRange("--in-capsule", options.in_capsule_bytes, 0,
                                     kInCapsuleMaxBytes));
   if (options.in_capsule_bytes % nvme::kCapsuleUnitBytes != 0) {
@@ -75,7 +71,7 @@ absl::Status CheckQueues(const TargetOptions& options) {
 
 absl::Status CheckPool(const TargetOptions& options) {
   const uint64_t bytes = options.buffer_pool_bytes;
-  const size_t reactors = ReactorCount(options);
+  const size_t reactors = options.reactor_count();
   const uint64_t need = kPoolMinBytesPerReactor * reactors;
   if (bytes < need) {
     return Bad("--buffer-pool", FormatBytes(bytes),
@@ -105,7 +101,7 @@ absl::Status CheckSpin(absl::string_view where, const SpinOptions& spin) {
 
 absl::Status CheckWaiting(const TargetOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckSpin("", options.spin));
-  const size_t reactors = std::max<size_t>(options.cores.size(), 1);
+  const size_t reactors = options.reactor_count();
   std::set<uint32_t> seen;
   for (const ReactorOverride& one : options.reactors) {
     if (!one.index) {

@@ -2,6 +2,7 @@
 // fill it (flags.h, config.h); only the program reads them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -110,6 +111,7 @@ struct TargetOptions {
   // /etc/machine-id.
   std::string machine_id;
 
+  size_t reactor_count() const { return cores.empty() ? 1 : cores.size(); }
   // Of the reactor with this number.
   SpinOptions SpinOf(size_t index) const;
 

@@ -123,12 +123,9 @@ std::string Target::DescribeFlights(uint32_t count, absl::Duration overdue) {
   return text;
 }
 
-void Target::SetSpin(int index, const SpinOptions& spin) {
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    if (index >= 0 && static_cast<size_t>(index) != i) continue;
-    Reactor* reactor = threads_[i]->reactor();
-    threads_[i]->Run([reactor, &spin] { reactor->set_spin(spin); });
-  }
+void Target::SetSpin(size_t index, const SpinOptions& spin) {
+  Reactor* reactor = threads_[index]->reactor();
+  threads_[index]->Run([reactor, &spin] { reactor->set_spin(spin); });
 }
 
 }  // namespace sluice::target

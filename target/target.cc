@@ -24,8 +24,7 @@ constexpr absl::Duration kCloseLimit = absl::Seconds(3);
 
 transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   transport::ShardOptions shard;
-  const size_t reactors = std::max<size_t>(options.cores.size(), 1);
-  shard.pool_bytes = options.buffer_pool_bytes / reactors;
+  shard.pool_bytes = options.buffer_pool_bytes / options.reactor_count();
   shard.cq_depth_factor = options.cq_depth_factor;
   shard.in_capsule_bytes = options.in_capsule_bytes;
   shard.inline_bytes = options.inline_bytes;

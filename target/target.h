@@ -93,8 +93,8 @@ class Target final : public transport::ConnectionOwner {
   // For people: the last `count` records of each CQ's flight recorder, and the
   // work requests that have been out for longer than `overdue`.
   std::string DescribeFlights(uint32_t count, absl::Duration overdue);
-  // How the reactors wait from now on; `index` -1: all of them.
-  void SetSpin(int index, const SpinOptions& spin);
+  // How the reactor of this number waits from now on.
+  void SetSpin(size_t index, const SpinOptions& spin);
   // A device is gone that librdmacm cannot let go of in this process: called
   // on the control reactor, at once if it has happened already.
   void set_on_device_stuck(std::function<void(const std::string&)> callback);

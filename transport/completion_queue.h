@@ -39,7 +39,6 @@ struct CqStats {
   uint64_t acknowledged = 0;  // events, given back to the CQ
   uint64_t rescued = 0;       // nobody announced them: a bug
   uint64_t stale = 0;         // for a queue pair that is gone: dropped
-  uint64_t lost = 0;          // 1: the CQ itself, to an overflow or a failure
   std::array<uint64_t, kWrKinds> by_kind{};         // WrKind
   std::array<uint64_t, kWcStatuses> by_status{};    // WcStatusIndex()
   std::array<uint64_t, kBatchSizes> batch_sizes{};  // BatchIndex()

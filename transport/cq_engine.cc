@@ -153,7 +153,6 @@ void CqEngine::CheckSuspect(CompletionQueue* queue) {
 void CqEngine::MarkDead(CompletionQueue* queue, const char* why) {
   if (queue->dead) return;
   queue->dead = true;
-  queue->stats.lost = 1;
   ++recovery_.cqs_lost;
   SLUICE_LOG(kError) << "completion queue lost, its connections are closed"
                      << KV("why", why)
@@ -243,7 +242,6 @@ void CqStats::Add(const CqStats& other) {
   acknowledged += other.acknowledged;
   rescued += other.rescued;
   stale += other.stale;
-  lost += other.lost;
   const auto add = [](auto* to, const auto& from) {
     for (size_t i = 0; i < from.size(); ++i) (*to)[i] += from[i];
   };
