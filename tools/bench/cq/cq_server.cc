@@ -118,7 +118,6 @@ class EchoShard final : public transport::ConnectionTaker,
     const transport::CqStats cq = shard_->engine()->TotalStats();
     Json out = {
         {"cpu_nanos", cost.cpu_nanos},
-        {"switches", cost.switches},
         {"ticks", reactor.ticks},
         {"spins", reactor.spins},
         {"sleeps", reactor.sleeps},

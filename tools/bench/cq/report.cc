@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,8 +28,7 @@ std::optional<double> MedianOf(const CqCell& cell,
     values.push_back((sample.*figure).value_or(0));
   }
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return Median(std::move(values));
 }
 
 std::string Text(std::optional<double> value, const char* format) {

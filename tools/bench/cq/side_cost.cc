@@ -29,32 +29,22 @@ std::optional<uint64_t> SystemCallEvent() {
   return std::nullopt;
 }
 
-int OpenCallCounter(pid_t thread) {
+// Of this thread.
+int OpenCallCounter() {
   const std::optional<uint64_t> event = SystemCallEvent();
   if (!event) return -1;
   perf_event_attr attr = {};
   attr.size = sizeof(attr);
   attr.type = PERF_TYPE_TRACEPOINT;
   attr.config = *event;
-  return static_cast<int>(syscall(SYS_perf_event_open, &attr, thread, -1, -1,
-                                  PERF_FLAG_FD_CLOEXEC));
-}
-
-uint64_t VoluntarySwitches(pid_t thread) {
-  std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
-  std::string word;
-  while (status >> word) {
-    uint64_t value = 0;
-    if (word == "voluntary_ctxt_switches:" && status >> value) return value;
-  }
-  return 0;
+  return static_cast<int>(
+      syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
 }  // namespace
 
-CostMeter::CostMeter() : thread_(static_cast<pid_t>(syscall(SYS_gettid))) {
+CostMeter::CostMeter() : calls_fd_(OpenCallCounter()) {
   pthread_getcpuclockid(pthread_self(), &clock_);
-  calls_fd_ = OpenCallCounter(thread_);
 }
 
 CostMeter::~CostMeter() {
@@ -66,7 +56,6 @@ SideCost CostMeter::Read() const {
   timespec cpu = {};
   clock_gettime(clock_, &cpu);
   cost.cpu_nanos = int64_t{cpu.tv_sec} * 1'000'000'000 + cpu.tv_nsec;
-  cost.switches = VoluntarySwitches(thread_);
   uint64_t calls = 0;
   if (calls_fd_ >= 0 && read(calls_fd_, &calls, sizeof(calls)) ==
                             static_cast<ssize_t>(sizeof(calls))) {

@@ -1,5 +1,5 @@
-// What a thread has cost so far: processor time, system calls, switches; and
-// what the machine's processor packages have drawn.
+// What a thread has cost so far: processor time and system calls; and what the
+// machine's processor packages have drawn.
 //
 // Made on the thread that it counts, read on any.
 #pragma once
@@ -13,7 +13,6 @@ namespace sluice::bench {
 
 struct SideCost {
   int64_t cpu_nanos = 0;
-  uint64_t switches = 0;  // voluntary: sleeps
   // Where the kernel lets us count them (perf's raw_syscalls:sys_enter).
   std::optional<uint64_t> system_calls;
 };
@@ -28,9 +27,8 @@ class CostMeter {
   SideCost Read() const;
 
  private:
-  const pid_t thread_;
   clockid_t clock_ = 0;
-  int calls_fd_ = -1;
+  const int calls_fd_;
 };
 
 // Of all packages since some time, in microjoules (RAPL); nothing where the
