@@ -70,9 +70,25 @@ run_pair_once() {
   LD_PRELOAD=$client_lib timeout "$limit" "${client[@]}" >> "$log.client" 2>&1 < /dev/null || code=$?
   if [ $server_stays = yes ]; then kill "$server_pid" && wait "$server_pid"
   else wait "$server_pid" || server_code=$?; fi
-  if [ $code = 0 ] && [ $server_code = 0 ]; then echo "PASS $name"; return; fi
+  if [ "${client[0]}" = rping ]; then
+    server_code=$(rping_code "$server_code" "$log.server" 'wait for RDMA_READ_ADV state 10')
+    code=$(rping_code "$code" "$log.client")
+  fi
+  if [ "$code" = 0 ] && [ "$server_code" = 0 ]; then echo "PASS $name"; return; fi
   tail -n 5 "$log.server" "$log.client" | sed 's/^/  | /'
   echo "FAIL $name: the server ended with $server_code, the client with $code"
+}
+
+# rping_code CODE LOG [LINE]: what an end of rping should have ended with, by what
+# it said. Its codes say little: an end whose peer leaves early ends with 0, and
+# one that did all its work ends with 255 where its thread for events finds the
+# channel closed before main has returned (mended after rdma-core 44).
+rping_code() {
+  local race='rdma_get_cm_event: Bad file descriptor'
+  if tail -n +2 "$2" | grep -qvE "^((server|client) DISCONNECT EVENT\.\.\.|$race|${3:-$race})\$"; then
+    echo "$1, and more than its usual words"
+  elif [ "$1" = 255 ] && grep -qx "$race" "$2"; then echo 0
+  else echo "$1"; fi
 }
 
 # The port is listened on, by a socket: siw's, too, is one, and an id of the
