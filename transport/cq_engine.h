@@ -1,7 +1,7 @@
 // The completion engine of one reactor: polls every CQ of every device in
-// batches, hands completions to their queue pairs, arms notification in the one
-// right order, acknowledges events in batches, and rings the doorbells at the
-// end of a tick.
+// batches, hands completions to their queue pairs and has these serve their
+// commands in turns, arms notification in the one right order, acknowledges
+// events in batches, and rings the doorbells at the end of a tick.
 //
 // Home: its reactor. Bound: what the ledgers have given out.
 #pragma once
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "core/intrusive_list.h"
 #include "core/reactor.h"
 #include "nvme/sqe.h"
 #include "transport/completion_queue.h"
@@ -22,8 +23,8 @@ class LocalDevice;
 class QueuePair;
 
 struct CqEngineOptions {
-  // Completions taken from a CQ at a time, 16 to 64: more per look, and longer
-  // until the other CQs and the rest of the tick have their turn.
+  // Completions taken from a CQ at a time, and commands served in a tick, 16 to
+  // 64: more per look, and longer until the rest of the tick has its turn.
   uint32_t poll_batch = 32;
   // CQ events acknowledged at once: acknowledging takes a lock, and a CQ cannot
   // go before all of its events are.
@@ -90,6 +91,9 @@ class CqEngine final : public PollSource {
   void MakeRoom(uint32_t count);
   // The queue pair has something to post.
   void MarkDirty(QueuePair* qp);
+  // It has a command to serve, when its turn comes; no longer.
+  void MarkArrived(QueuePair* qp);
+  void ForgetArrived(QueuePair* qp);
 
   uint64_t stale() const { return stale_; }
   RecoveryStats* recovery() { return &recovery_; }
@@ -104,6 +108,7 @@ class CqEngine final : public PollSource {
   };
 
   int PollQueue(CompletionQueue* queue);
+  int ServeArrived();
   void Dispatch(CompletionQueue* queue, const ibv_wc& completion);
   void CheckSuspect(CompletionQueue* queue);
 
@@ -115,6 +120,7 @@ class CqEngine final : public PollSource {
   std::vector<PendingSend> pending_;
   uint32_t pending_used_ = 0;
   std::vector<QueuePair*> dirty_;
+  IntrusiveList<QueuePair> arrived_;  // their turns
   bool timed_out_ = false;  // the next poll follows a sleep nobody ended
   uint64_t stale_ = 0;
   RecoveryStats recovery_;

@@ -9,6 +9,8 @@ namespace sluice::transport {
 // Completions taken from one CQ at a time (CqEngineOptions).
 inline constexpr uint32_t kPollBatchMin = 16;
 inline constexpr uint32_t kPollBatchMax = 64;
+// Such batches of one CQ in a tick.
+inline constexpr int kPollRounds = 8;
 // CQ events acknowledged at once, at most.
 inline constexpr uint32_t kAckBatchMax = 4096;
 // Entries of one CQ at most, whatever the device allows.

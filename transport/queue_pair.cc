@@ -150,7 +150,7 @@ void QueuePair::PrepareSlots() {
     contexts_[i].index = static_cast<uint16_t>(i);
     free_contexts_.PushBack(&contexts_[i]);
   }
-  parked_.resize(depth);
+  arrivals_.resize(depth);
   send_slots_.resize(send_depth());
   free_send_slots_.reserve(send_depth());
   for (uint32_t i = send_depth(); i-- > 0;) {
@@ -233,6 +233,7 @@ void QueuePair::Break(const char* why) {
     // Fails when the device is gone; the drain's deadline covers that.
     device_->api().modify_qp(id_->qp, &attr, IBV_QP_STATE);
   }
+  engine_->ForgetArrived(this);
   engine_->MarkDirty(this);  // what waits for the doorbell fails there
   while (Waiter* waiter = credit_waiters_.PopFront()) {
     reactor()->Schedule(waiter);

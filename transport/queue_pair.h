@@ -3,6 +3,10 @@
 // and a credit comes back when the completion is polled. Commands that find no
 // credit wait in order.
 //
+// Commands are served in the order in which they arrive, and the queue pairs of
+// a reactor in turns, one command each: who keeps its queue full delays others
+// by one command of its own, not by a queue of them.
+//
 // Responses behind which nothing has to be given back are silent: they have no
 // completion of their own. The next one that has vouches for them, since a
 // queue pair completes in order; until then their credits are held.
@@ -80,7 +84,7 @@ struct QueuePairStats {
   uint64_t stale = 0;
 };
 
-class QueuePair final : public CmSink {
+class QueuePair final : public CmSink, public ListNode {
  public:
   // Makes the queue pair on `id` (which stays the caller's on error) and posts
   // its receives. ResourceExhausted: no CQ share, no memory, no queue pair.
@@ -160,6 +164,9 @@ class QueuePair final : public CmSink {
 
   // --- the CQ engine's ---
   void OnCompletion(const ibv_wc& completion, const WrTag& tag);
+  // Hands one command that has arrived to the handler. True when another one
+  // could be.
+  bool ServeArrived();
   void Post();
   bool dirty = false;
 
@@ -178,8 +185,8 @@ class QueuePair final : public CmSink {
     SendOp* op = nullptr;
     uint8_t generation = 0;
   };
-  // A receive that waits for a context.
-  struct ParkedReceive {
+  // A receive whose command waits for its turn, or for a context.
+  struct Arrival {
     uint16_t slot;
     uint32_t bytes;
   };
@@ -204,7 +211,7 @@ class QueuePair final : public CmSink {
   void OnSent(const ibv_wc& completion, const WrTag& tag);
   void OnSilent(const ibv_wc& completion, uint16_t number);
   void OnNudged(const ibv_wc& completion);
-  void Deliver(uint16_t slot, uint32_t bytes);
+  void Deliver(const Arrival& arrival);
   void Repost(uint16_t slot);
   bool TakeCredits(uint32_t sends, uint32_t reads);
   void ReturnCredits(uint32_t sends, uint32_t reads);
@@ -258,9 +265,9 @@ class QueuePair final : public CmSink {
   std::vector<ReceiveSlot> receives_;
   std::vector<CommandContext> contexts_;
   IntrusiveList<CommandContext> free_contexts_;
-  std::vector<ParkedReceive> parked_;  // a ring of d
-  uint32_t parked_first_ = 0;
-  uint32_t parked_count_ = 0;
+  std::vector<Arrival> arrivals_;  // a ring of d
+  uint32_t arrivals_first_ = 0;
+  uint32_t arrivals_count_ = 0;
   ibv_recv_wr* repost_first_ = nullptr;
   ibv_recv_wr** repost_last_ = &repost_first_;
   uint32_t repost_count_ = 0;

@@ -119,19 +119,32 @@ void QueuePair::OnReceive(const ibv_wc& completion, uint16_t slot) {
   }
   const uint32_t data_bytes =
       completion.byte_len - static_cast<uint32_t>(nvme::kSqeBytes);
+  SLUICE_CHECK(arrivals_count_ < arrivals_.size());
+  const size_t place = (arrivals_first_ + arrivals_count_++) % arrivals_.size();
+  arrivals_[place] = Arrival{slot, data_bytes};
   if (free_contexts_.empty()) {
     // The host may not have more than d commands in flight; their responses'
     // completions come soon.
-    SLUICE_CHECK(parked_count_ < parked_.size());
-    const size_t place = (parked_first_ + parked_count_++) % parked_.size();
-    parked_[place] = ParkedReceive{slot, data_bytes};
     ++stats_.context_waits;
     return;
   }
-  Deliver(slot, data_bytes);
+  engine_->MarkArrived(this);
 }
 
-void QueuePair::Deliver(uint16_t slot, uint32_t bytes) {
+bool QueuePair::ServeArrived() {
+  const auto can_serve = [this] {
+    return up() && arrivals_count_ > 0 && !free_contexts_.empty();
+  };
+  if (!can_serve()) return false;
+  const Arrival arrival = arrivals_[arrivals_first_];
+  if (++arrivals_first_ == arrivals_.size()) arrivals_first_ = 0;
+  --arrivals_count_;
+  Deliver(arrival);
+  return can_serve();
+}
+
+void QueuePair::Deliver(const Arrival& arrival) {
+  const auto [slot, bytes] = arrival;
   CommandContext* command = free_contexts_.PopFront();
   const auto* capsule =
       reinterpret_cast<const std::byte*>(receives_[slot].sge[0].addr);
@@ -425,11 +438,7 @@ void QueuePair::Release(CommandContext* command) {
     Repost(command->receive_slot);
   }
   free_contexts_.PushBack(command);
-  if (parked_count_ == 0 || !up()) return;
-  const ParkedReceive parked = parked_[parked_first_];
-  parked_first_ = (parked_first_ + 1) % static_cast<uint32_t>(parked_.size());
-  --parked_count_;
-  Deliver(parked.slot, parked.bytes);
+  if (arrivals_count_ > 0 && up()) engine_->MarkArrived(this);
 }
 
 // --- posting ---

@@ -14,6 +14,7 @@
 namespace sluice::transport {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // R9: a completion exactly between the last empty poll and the arming. Nobody
@@ -75,6 +76,92 @@ TEST(CqEngine, AnArmingThatComesLastLosesWhatCameBeforeIt) {
   EXPECT_EQ(c.server.commands, 2U);
   EXPECT_GE(t.engine->TotalStats().rescued, 1U);
   t.faults().OnArm(nullptr);
+}
+
+ConnectionOptions OfDepth(uint32_t depth) {
+  ConnectionOptions options;
+  options.qp.depth = depth;
+  return options;
+}
+
+void SendMany(Connection* c, uint16_t count) {
+  for (uint16_t cid = 0; cid < count; ++cid) {
+    c->host.Send(c->Command(kNothing, cid));
+  }
+}
+
+// One command comes behind a whole queue of another's, all of it in the CQ: it
+// waits for one of those, and a tick serves no more than a batch.
+TEST(CqEngine, QueuePairsAreServedInTurns) {
+  Transport t;
+  Connection full(&t, OfDepth(64));
+  Connection quiet(&t);
+  t.Settle();
+  SendMany(&full, 64);
+  quiet.host.Send(quiet.Command(kNothing, 0));
+
+  t.reactor->Tick();
+
+  EXPECT_EQ(quiet.server.commands, 1U);
+  EXPECT_EQ(full.server.commands, 31U);
+  t.reactor->Tick();
+  EXPECT_EQ(full.server.commands, 63U);
+  t.reactor->Tick();
+  EXPECT_EQ(full.server.commands, 64U);
+  EXPECT_TRUE(quiet.RunUntilAnswered(1));
+  EXPECT_TRUE(full.RunUntilAnswered(64));
+}
+
+// Notes what another host has been answered when each command is served.
+class Witness final : public CapsuleHandler {
+ public:
+  explicit Witness(Connection* other) : other_(other) {}
+  void OnCommand(CommandContext* command) override {
+    other_->host.Poll();
+    answered.push_back(other_->host.responses.size());
+    command->qp->Release(command);
+  }
+  void OnDown(const char* /*why*/) override {}
+
+  std::vector<size_t> answered;
+
+ private:
+  Connection* const other_;
+};
+
+// Its response does not wait for what the full one has for the tick.
+TEST(CqEngine, WhoIsDoneIsAnsweredBeforeTheSecondTurns) {
+  Transport t;
+  Connection full(&t, OfDepth(8));
+  Connection quiet(&t);
+  Witness witness(&quiet);
+  full.qp->set_handler(&witness);
+  t.Settle();
+  SendMany(&full, 8);
+  quiet.host.Send(quiet.Command(kNothing, 0));
+
+  t.reactor->Tick();
+
+  EXPECT_THAT(witness.answered, ElementsAre(0, 1, 1, 1, 1, 1, 1, 1));
+  full.qp->set_handler(&full.server);
+}
+
+TEST(CqEngine, ABrokenQueuePairHasNoTurn) {
+  Transport t;
+  Connection broken(&t, OfDepth(64));
+  Connection other(&t, OfDepth(64));
+  t.Settle();
+  SendMany(&broken, 64);
+  SendMany(&other, 64);
+  t.reactor->Tick();
+  ASSERT_EQ(broken.server.commands, 16U);
+
+  broken.qp->Break("the test");
+
+  t.reactor->Tick();
+  t.reactor->Tick();
+  EXPECT_EQ(broken.server.commands, 16U);
+  EXPECT_EQ(other.server.commands, 64U);
 }
 
 // R11: the notification is lost. One safety period of sleep finds the
