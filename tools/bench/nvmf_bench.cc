@@ -7,7 +7,10 @@
 //   nvmf_bench --port PORT --nqn NQN [--provider iwarp|verbs] [--address ADDR]
 //              [--depth N] [--queues N] [--sleeping] [--server-pid PID]
 //       one run against a target that is there; its namespace 1
-//   both: [--bytes N] [--sequential] [--seconds S] [--warmup S] [--idle S]
+//   nvmf_bench --sluiced build/release/bin/sluiced --fairness [--depth N]
+//              [--repeats N]
+//       a queue with one command at a time beside one at full rate
+//   all: [--bytes N] [--sequential] [--seconds S] [--warmup S] [--idle S]
 //         [--json FILE]
 //
 // Exit codes: 0; 2 when the target cannot be reached or a run fails; others for
@@ -21,11 +24,14 @@
 
 #include "core/log.h"
 #include "tools/bench/bench_run.h"
+#include "tools/bench/fairness.h"
 #include "tools/bench/nvmf_load.h"
 #include "tools/bench/target_table.h"
 
 namespace sluice::bench {
 namespace {
+
+constexpr uint32_t kGreedyDepth = 128;
 
 struct Settings {
   std::string provider = "iwarp";
@@ -34,6 +40,7 @@ struct Settings {
   std::string nqn;
   LoadOptions load;
   TableOptions table;
+  bool fairness = false;
 };
 
 void Describe(CLI::App* app, Settings* settings) {
@@ -74,6 +81,9 @@ void Describe(CLI::App* app, Settings* settings) {
   app->add_option("--repeats", table.repeats, "default 3")
       ->check(CLI::Range(1, 1000));
   app->add_option("--json", table.json, "a file for the values");
+  app->add_flag("--fairness", settings->fairness,
+                "a queue of depth 1 beside one of --depth, by default 128")
+      ->needs(sluiced);
   nqn->excludes(sluiced);
 }
 
@@ -125,6 +135,21 @@ absl::Status RunOnce(Settings* settings) {
   return absl::OkStatus();
 }
 
+absl::Status RunFairnessTable(const CLI::App& app, const Settings& settings) {
+  const TableOptions& table = settings.table;
+  FairnessOptions options;
+  options.target.sluiced = table.sluiced;
+  options.target.export_spec = table.export_spec;
+  options.target.flags = table.sluiced_flags;
+  options.greedy_depth =
+      app.count("--depth") > 0 ? settings.load.depth : kGreedyDepth;
+  options.bytes = settings.load.bytes;
+  options.seconds = settings.load.seconds;
+  options.repeats = table.repeats;
+  options.json = table.json;
+  return RunFairness(options);
+}
+
 int Run(int argc, char** argv) {
   Settings settings;
   CLI::App app("Reads from an NVMe-oF target, as fast as one client can");
@@ -134,9 +159,14 @@ int Run(int argc, char** argv) {
     return app.exit(CLI::RequiredError("one of --nqn and --sluiced"));
   }
   SetLogLevel(LogLevel::kWarning);
-  const absl::Status status = settings.nqn.empty()
-                                  ? RunTable(settings.table, settings.load)
-                                  : RunOnce(&settings);
+  absl::Status status;
+  if (settings.fairness) {
+    status = RunFairnessTable(app, settings);
+  } else if (settings.nqn.empty()) {
+    status = RunTable(settings.table, settings.load);
+  } else {
+    status = RunOnce(&settings);
+  }
   if (status.ok()) return 0;
   std::fprintf(stderr, "nvmf_bench: %s\n", status.ToString().c_str());
   return 2;

@@ -67,16 +67,6 @@ int PollAll(const Queues& queues, bool go_on) {
   return total;
 }
 
-// The same, and sleeps when there was nothing.
-int WaitFor(NvmfQueue* queue, bool go_on) {
-  int count = queue->Poll(go_on);
-  if (count != 0 || queue->in_flight() == 0) return count;
-  if (!queue->Arm()) return -1;
-  count = queue->Poll(go_on);
-  if (count == 0 && !queue->Sleep()) return -1;
-  return count;
-}
-
 absl::Status Broken(const Queues& queues) {
   for (const auto& queue : queues) {
     if (!queue->error().empty()) return absl::UnavailableError(queue->error());
@@ -90,8 +80,7 @@ absl::Status Drive(const Queues& queues, bool sleeping, int64_t end_nanos,
   int empty_polls = 0;
   int64_t last_nanos = NowNanos();
   while (true) {
-    const int got =
-        sleeping ? WaitFor(queues[0].get(), true) : PollAll(queues, true);
+    const int got = sleeping ? queues[0]->Wait(true) : PollAll(queues, true);
     if (got < 0) return Broken(queues);
     *count += static_cast<uint64_t>(got);
     if (got == 0 && ++empty_polls < kPollsPerLook) continue;

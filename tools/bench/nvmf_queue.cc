@@ -17,7 +17,7 @@ namespace {
 
 using conformance::RawQueueOptions;
 
-constexpr int kPollBatch = 32;
+constexpr int kPollBatchMax = 32;
 constexpr uint32_t kSignalEvery = 16;
 // wr_id of a signalled SEND: that, and how many entries it gives back.
 constexpr uint64_t kSendFlag = uint64_t{1} << 32;
@@ -103,8 +103,8 @@ void NvmfQueue::MakeReceives() {
 }
 
 int NvmfQueue::Poll(bool go_on) {
-  std::array<ibv_wc, kPollBatch> wc;
-  const int count = ibv_poll_cq(cq_, kPollBatch, wc.data());
+  std::array<ibv_wc, kPollBatchMax> wc;
+  const int count = ibv_poll_cq(cq_, options_.poll_batch, wc.data());
   if (count < 0) return Fail("ibv_poll_cq failed");
   int responses = 0;
   if (count > 0) {
@@ -201,6 +201,15 @@ uint64_t NvmfQueue::NextSlba() {
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
   return random_ % place_count_ * blocks_per_command_;
+}
+
+int NvmfQueue::Wait(bool go_on) {
+  int count = Poll(go_on);
+  if (count != 0 || in_flight() == 0) return count;
+  if (!Arm()) return -1;
+  count = Poll(go_on);
+  if (count == 0 && !Sleep()) return -1;
+  return count;
 }
 
 bool NvmfQueue::Arm() {

@@ -27,6 +27,7 @@ struct NvmfQueueOptions {
   uint32_t bytes = 4096;  // of a command, in whole blocks
   bool sequential = false;
   bool sleeping = false;  // waits for events; else Poll() alone
+  int poll_batch = 32;    // completions of a Poll(), 1 to 32
   uint32_t nsid = 1;
   uint32_t block_bytes = 512;
   uint64_t block_count = 0;
@@ -43,10 +44,9 @@ class NvmfQueue {
   // Takes up to one batch of completions; with `go_on`, sends a command in each
   // free slot. Returns how many responses came; negative: broken, see error().
   int Poll(bool go_on);
-  // Of a queue that is `sleeping`: asks for an event, then Poll() once more,
-  // and only if that finds nothing sleep until the event. False: broken.
-  bool Arm();
-  bool Sleep();
+  // The same of a queue that is `sleeping`: when nothing has come, and
+  // something is to, until the next event.
+  int Wait(bool go_on);
 
   uint32_t in_flight() const {
     return static_cast<uint32_t>(slots_.size() - free_slots_.size());
@@ -74,6 +74,9 @@ class NvmfQueue {
   void MakeSlots();
   void MakeReceives();
 
+  // Asks for an event, and waits for it. False: broken.
+  bool Arm();
+  bool Sleep();
   int Fail(const std::string& what);
   bool Respond(const ibv_wc& wc, int64_t now_nanos);
   bool Repost(const ibv_wc* wc, int count);

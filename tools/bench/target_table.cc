@@ -3,67 +3,25 @@
 #include <signal.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "core/status_macros.h"
 #include "tools/bench/bench_run.h"
 #include "tools/bench/child_process.h"
+#include "tools/bench/own_target.h"
 #include "tools/bench/raw_tcp.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr char kNqn[] = "nqn.2026-11.io.sluice:bench";
-constexpr char kListening[] = "listening rdma 127.0.0.1:";
-constexpr absl::Duration kStartWait = absl::Seconds(30);
 // On iWARP's wire: a SEND's headers, the capsule, the checksum's room; back a
 // WRITE's and those of the SEND with the CQE.
 constexpr size_t kRequestBytes = 20 + 64 + 4;
 constexpr size_t kResponseBytes = (16 + 4) + (20 + 16 + 4);
-
-struct Server {
-  std::unique_ptr<ChildProcess> process;
-  uint16_t port = 0;
-};
-
-absl::StatusOr<Server> StartServer(const TableOptions& options,
-                                   const std::string& poll_mode) {
-  std::vector<std::string> argv = {options.sluiced,
-                                   "--provider",
-                                   "iwarp",
-                                   "--export",
-                                   options.export_spec,
-                                   "--nqn",
-                                   kNqn,
-                                   "--listen",
-                                   "127.0.0.1:0",
-                                   "--poll-mode",
-                                   poll_mode,
-                                   "--log-level",
-                                   "warning"};
-  // The client has the first processor.
-  if (std::thread::hardware_concurrency() > 1) {
-    argv.insert(argv.end(), {"--cores", "1"});
-  }
-  argv.insert(argv.end(), options.sluiced_flags.begin(),
-              options.sluiced_flags.end());
-  Server server;
-  SLUICE_ASSIGN_OR_RETURN(server.process, ChildProcess::Start(argv));
-  const std::string line = server.process->ReadLine(kStartWait);
-  absl::string_view rest = line;
-  if (!absl::ConsumePrefix(&rest, kListening)) {
-    return absl::UnavailableError(
-        absl::StrCat(options.sluiced, " does not listen: ", line));
-  }
-  server.port = static_cast<uint16_t>(std::atoi(rest.data()));
-  return server;
-}
 
 // What one row has of each of its repeats.
 struct Row {
@@ -137,10 +95,15 @@ absl::Status AddRepeat(const LoadOptions& load, const ChildProcess& server,
 // All rows of one poll mode, and what its server costs when idle.
 absl::Status RunMode(const TableOptions& options, const LoadOptions& load,
                      const std::string& mode, nlohmann::json* out) {
-  SLUICE_ASSIGN_OR_RETURN(const Server server, StartServer(options, mode));
+  OwnTargetOptions own;
+  own.sluiced = options.sluiced;
+  own.export_spec = options.export_spec;
+  own.poll_mode = mode;
+  own.flags = options.sluiced_flags;
+  SLUICE_ASSIGN_OR_RETURN(const OwnTarget server, StartOwnTarget(own));
   LoadOptions each = load;
-  each.host =
-      conformance::MakeHost(VerbsApi::Iwarp(), "127.0.0.1", server.port, kNqn);
+  each.host = conformance::MakeHost(VerbsApi::Iwarp(), "127.0.0.1", server.port,
+                                    OwnTarget::kNqn);
   each.server_pid = server.process->pid();
   each.sleeping = mode == "event";
   for (const uint32_t depth : options.depths) {
