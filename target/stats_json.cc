@@ -59,7 +59,10 @@ void AddConnections(const TargetSnapshot& snapshot, Json* out) {
       {"closed", stats.closed},
   };
   (*out)["sluice_transport_device_removals_total"] = stats.device_removals;
+  (*out)["sluice_transport_device_failures_total"] = stats.device_failures;
   (*out)["sluice_transport_cq_errors_total"] = stats.cq_errors;
+  (*out)["sluice_transport_queue_pair_errors_total"] = stats.queue_pair_errors;
+  (*out)["sluice_transport_adapted_connections_total"] = stats.adapted;
 }
 
 std::string Or(const std::string& left, uint64_t right) {
@@ -125,8 +128,10 @@ void AddCompletionQueues(const TargetSnapshot::Shard& shard, Json* out) {
   (*out)["sluice_transport_cqs_lost_total"] = shard.recovery.cqs_lost;
   (*out)["sluice_transport_channel_failures_total"] =
       shard.recovery.channel_failures;
-  (*out)["sluice_transport_queue_pair_errors_total"] =
-      shard.recovery.queue_pair_errors;
+  (*out)["sluice_transport_peer_trouble_total"] = {
+      {"receiver_not_ready", shard.recovery.receiver_not_ready},
+      {"read_depth", shard.recovery.read_depth},
+  };
   AddCompletions(stats, out);
   (*out)["sluice_transport_cqs"] = shard.cq_count;
   (*out)["sluice_transport_cq_capacity_entries"] = shard.cq_capacity;

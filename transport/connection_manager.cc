@@ -191,6 +191,7 @@ void ConnectionManager::OnRequest(const rdma_cm_event& event) {
               sizeof(sockaddr_storage));
   std::memcpy(&ticket->peer, rdma_get_peer_addr(event.id),
               sizeof(sockaddr_storage));
+  Adapt(ticket);
   ticket->shard_index = PickShard();
   ticket->shard = shards_[ticket->shard_index];
   ticket->share =
@@ -204,6 +205,32 @@ void ConnectionManager::OnRequest(const rdma_cm_event& event) {
     self->shard->Accept(self);
   };
   ticket->shard->reactor()->Post(ticket);
+}
+
+void ConnectionManager::Adapt(Ticket* ticket) {
+  ticket->limits = advice_.For(ticket->peer, reactor_->now_nanos());
+  if (ticket->limits == PeerLimits()) return;
+  ++stats_.adapted;
+  SLUICE_LOG(kInfo) << "connection with fewer transfers at a time, for what "
+                       "this peer could not take before"
+                    << KV("peer", AddressText(ticket->peer))
+                    << KV("qid", ticket->request.qid)
+                    << KV("sends", ticket->limits.sends)
+                    << KV("reads", ticket->limits.reads);
+}
+
+void ConnectionManager::NoteTrouble(const Ticket& ticket) {
+  if (ticket.trouble == Trouble::kNone) return;
+  const PeerLimits next = advice_.Note(ticket.peer, ticket.trouble, ticket.used,
+                                       reactor_->now_nanos());
+  SLUICE_LOG(kWarning) << "a peer could not take what was in flight, its next "
+                          "connections get less at a time (0: no limit)"
+                       << KV("peer", AddressText(ticket.peer))
+                       << KV("qid", ticket.request.qid)
+                       << KV("trouble", TroubleName(ticket.trouble))
+                       << KV("had_sends", ticket.used.sends)
+                       << KV("had_reads", ticket.used.reads)
+                       << KV("sends", next.sends) << KV("reads", next.reads);
 }
 
 // The order of [spec §1.7].
@@ -244,6 +271,7 @@ void ConnectionManager::OnTicketBack(Message* message) {
   self->shares_[ticket->shard_index] -= ticket->share;
   SLUICE_CHECK(self->connections_ > 0);
   --self->connections_;
+  self->NoteTrouble(*ticket);
   if (ticket->rejected) {
     ++self->stats_.no_resources;
     --self->stats_.accepted;

@@ -46,7 +46,10 @@ struct ConnectionStats {
   uint64_t no_resources = 0;  // rejected for want of room
   uint64_t closed = 0;
   uint64_t device_removals = 0;
-  uint64_t cq_errors = 0;
+  uint64_t device_failures = 0;  // fatal events
+  uint64_t cq_errors = 0;        // asynchronous events, both
+  uint64_t queue_pair_errors = 0;
+  uint64_t adapted = 0;  // accepted with less, for the peer's earlier trouble
 };
 
 class ConnectionManager {
@@ -84,6 +87,8 @@ class ConnectionManager {
   class Device;
 
   void OnRequest(const rdma_cm_event& event);
+  void Adapt(Ticket* ticket);
+  void NoteTrouble(const Ticket& ticket);
   nvme::RejectReason Check(const rdma_cm_event& event,
                            nvme::ConnectRequest* request);
   size_t PickShard() const;
@@ -112,6 +117,7 @@ class ConnectionManager {
   bool accepting_ = false;
   bool closing_ = false;
   Scope scope_;
+  PeerAdvice advice_;
   ConnectionStats stats_;
 };
 

@@ -39,7 +39,9 @@ struct CqEngineOptions {
 struct RecoveryStats {
   uint64_t channel_failures = 0;
   uint64_t cqs_lost = 0;
-  uint64_t queue_pair_errors = 0;  // asynchronous events of the device
+  // Queue pairs whose peer had no receive, or refused a READ beside others.
+  uint64_t receiver_not_ready = 0;
+  uint64_t read_depth = 0;
 };
 
 class CqEngine final : public PollSource {

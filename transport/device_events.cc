@@ -71,11 +71,13 @@ void ConnectionManager::HandleAsyncEvent(Device* device,
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
+      ++stats_.queue_pair_errors;
       error.qp = event.element.qp;
       error.what = "queue pair error event";
       Tell(shards_, error);
       return;
     case IBV_EVENT_DEVICE_FATAL:
+      ++stats_.device_failures;
       SLUICE_LOG(kError) << "device failed"
                          << KV("device", device->traits.name);
       OnDeviceRemoved(device->context);

@@ -20,6 +20,7 @@
 // (when no command uses its memory any more).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ struct QueuePairOptions {
   uint32_t cq_depth_factor = 4;      // 2 to 4
   uint32_t in_capsule_bytes = 4096;  // data a command capsule may carry
   uint32_t read_depth = 1;           // RDMA READs in flight, as negotiated
+  // SENDs, WRITEs and READs in flight at most, where the peer is known to take
+  // fewer than the factor allows: 2 at least, 0 for no such limit.
+  uint32_t send_limit = 0;
   // Data that the device is asked to take inline, 0 to 1024: a response is of
   // 16 bytes; READs of blocks up to this size go the same way.
   uint32_t inline_bytes = 16;
@@ -199,11 +203,12 @@ class QueuePair final : public CmSink, public ListNode {
   absl::Status PostAllReceives();
   void PrepareSlots();
   uint32_t send_depth() const {
-    return (options_.cq_depth_factor - 1) * options_.depth;
+    const uint32_t depth = (options_.cq_depth_factor - 1) * options_.depth;
+    return options_.send_limit == 0 ? depth
+                                    : std::min(depth, options_.send_limit);
   }
   uint32_t share() const {
-    return options_.cq_depth_factor * options_.depth -
-           device_->options().reserve_less;
+    return options_.depth + send_depth() - device_->options().reserve_less;
   }
 
   // The data path.
@@ -238,7 +243,10 @@ class QueuePair final : public CmSink, public ListNode {
   // Reads nothing from the host: with the answer, a device that has lost sight
   // of the first capsule finds both.
   static void Nudge(void* self);
-  void CompletionFailed(const ibv_wc& completion, const char* what);
+  void CompletionFailed(const ibv_wc& completion, const char* what,
+                        bool is_read = false);
+  // Trouble that the peer's next connection can be spared, told to the ticket.
+  void NoteTrouble(ibv_wc_status status, bool is_read);
   void MaybeDrained();
 
   CqEngine* const engine_;

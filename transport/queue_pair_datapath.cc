@@ -9,6 +9,8 @@
 #include "core/log.h"
 #include "transport/queue_pair.h"
 #include "transport/send_op.h"
+#include "transport/shard.h"
+#include "transport/wc_status.h"
 
 namespace sluice::transport {
 namespace {
@@ -176,7 +178,8 @@ void QueuePair::OnSent(const ibv_wc& completion, const WrTag& tag) {
   SendsDone(returned, op->is_read ? returned : 0);
   if (completion.status != IBV_WC_SUCCESS) {
     op->failed = true;
-    CompletionFailed(completion, op->is_read ? "RDMA READ" : "SEND or WRITE");
+    CompletionFailed(completion, op->is_read ? "RDMA READ" : "SEND or WRITE",
+                     op->is_read);
   }
   if (op->work_requests == 0) FinishOp(op, /*resume_now=*/true);
 }
@@ -237,7 +240,8 @@ void QueuePair::OnNudged(const ibv_wc& completion) {
   }
 }
 
-void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what) {
+void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what,
+                                 bool is_read) {
   // Flushes follow the first error, and every disconnect: counted by the CQ.
   if (completion.status == IBV_WC_WR_FLUSH_ERR) {
     Break("flushed");
@@ -246,11 +250,31 @@ void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what) {
   if (up()) {
     SLUICE_LOG(kWarning) << what << " failed, closing the connection"
                          << KV("status", static_cast<int>(completion.status))
+                         << KV("means",
+                               WcStatusName(WcStatusIndex(completion.status)))
                          << KV("vendor", completion.vendor_err)
                          << KV("qp", completion.qp_num);
     SLUICE_LOG(kInfo) << "last completions:\n" << queue_->recorder.Dump(8);
+    NoteTrouble(completion.status, is_read);
   }
   Break("completion with an error");
+}
+
+void QueuePair::NoteTrouble(ibv_wc_status status, bool is_read) {
+  if (ticket_ == nullptr) return;
+  if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
+    ++engine_->recovery()->receiver_not_ready;
+    ticket_->trouble = Trouble::kReceiverNotReady;
+  } else if (is_read && options_.read_depth > 1 &&
+             (status == IBV_WC_REM_INV_REQ_ERR ||
+              status == IBV_WC_REM_OP_ERR)) {
+    // A READ that is wrong by itself is refused for its key.
+    ++engine_->recovery()->read_depth;
+    ticket_->trouble = Trouble::kReadDepth;
+  } else {
+    return;
+  }
+  ticket_->used = {.sends = send_depth(), .reads = options_.read_depth};
 }
 
 void QueuePair::FinishOp(SendOp* op, bool resume_now) {

@@ -89,6 +89,10 @@ void Shard::Accept(Ticket* ticket) {
   options.signal_every = options_.signal_every;
   options.read_depth =
       std::min(ticket->read_depth, device->traits().read_depth_max);
+  if (ticket->limits.reads > 0) {
+    options.read_depth = std::min(options.read_depth, ticket->limits.reads);
+  }
+  options.send_limit = ticket->limits.sends;
   absl::StatusOr<std::unique_ptr<QueuePair>> made =
       QueuePair::Create(&engine_, device, ticket->id, options);
   if (!made.ok()) {
@@ -129,10 +133,8 @@ void Shard::OnCqError(const ibv_cq* cq) {
 
 void Shard::OnQpError(const ibv_qp* qp, const char* what) {
   engine_.BreakAll(
-      [this, qp](const QueuePair& candidate) {
-        const bool ours = candidate.id() != nullptr && candidate.id()->qp == qp;
-        if (ours) ++engine_.recovery()->queue_pair_errors;
-        return ours;
+      [qp](const QueuePair& candidate) {
+        return candidate.id() != nullptr && candidate.id()->qp == qp;
       },
       what);
 }

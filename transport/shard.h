@@ -17,6 +17,7 @@
 #include "transport/cm_channel.h"
 #include "transport/cq_engine.h"
 #include "transport/local_device.h"
+#include "transport/peer_advice.h"
 #include "transport/queue_pair.h"
 
 namespace sluice::transport {
@@ -45,8 +46,11 @@ struct Ticket : Message {
   uint32_t read_depth = 1;   // RDMA READs the host lets us have in flight
   sockaddr_storage local{};  // the address the host connected to
   sockaddr_storage peer{};
-  uint32_t share = 0;     // CQ entries, as the manager reckoned
-  bool rejected = false;  // by the shard: no resources
+  uint32_t share = 0;                // CQ entries, as the manager reckoned
+  bool rejected = false;             // by the shard: no resources
+  PeerLimits limits;                 // as advised for this peer
+  Trouble trouble = Trouble::kNone;  // of the queue pair, which had `used`
+  PeerLimits used;
 };
 
 // Who takes a connection over: the target.

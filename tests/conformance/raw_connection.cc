@@ -204,7 +204,7 @@ int RawConnection::StartConnect() {
   param.initiator_depth = options_.initiator_depth;
   param.flow_control = 1;
   param.retry_count = 7;
-  param.rnr_retry_count = 7;
+  param.rnr_retry_count = options_.rnr_retry_count;
   return api_.connect(id_, &param) == 0 ? 0 : errno;
 }
 
@@ -218,7 +218,7 @@ ConnectAnswer RawConnection::WaitConnected(absl::Duration wait) {
   }
   answer.status = seen.status;
   answer.private_data = std::move(seen.private_data);
-  answer.read_depth = seen.read_depth;
+  answer.read_depth = read_depth_ = seen.read_depth;
   switch (seen.type) {
     case RDMA_CM_EVENT_ESTABLISHED:
       answer.kind = ConnectAnswer::Kind::kEstablished;

@@ -40,6 +40,9 @@ struct RawConnectionOptions {
   // RDMA READs that the target may have in flight here, and we there.
   uint8_t responder_resources = 16;
   uint8_t initiator_depth = 0;
+  // How often the target's sends are tried again while no receive is posted
+  // here; 7: for ever.
+  uint8_t rnr_retry_count = 7;
   bool has_channel = false;  // its CQ announces completions on one
 };
 
@@ -86,6 +89,8 @@ class RawConnection {
   ConnectAnswer WaitConnected(absl::Duration wait = kWait);
 
   bool is_iwarp() const;
+  // As ConnectAnswer has it; 0 before.
+  uint8_t read_depth() const { return read_depth_; }
   const VerbsApi& api() const { return api_; }
   ibv_pd* pd() const { return pd_; }
   ibv_qp* qp() const { return id_->qp; }
@@ -165,6 +170,7 @@ class RawConnection {
 
   std::vector<uint32_t> free_send_slots_;
   std::deque<RawResponse> responses_;
+  uint8_t read_depth_ = 0;
   uint64_t response_count_ = 0;
   bool qp_failed_ = false;
   bool disconnected_ = false;  // by either side

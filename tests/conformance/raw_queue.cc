@@ -73,7 +73,9 @@ absl::Status RawQueue::OpenConnection() {
   }
   // Enough whatever a test writes into the request.
   const uint32_t depth = std::clamp(options_.request.queue_depth(), 2u, 4096u);
-  connection.receive_count = depth + options_.extra_sends;
+  connection.receive_count =
+      options_.receives != 0 ? options_.receives : depth + options_.extra_sends;
+  connection.rnr_retry_count = options_.rnr_retry_count;
   connection.send_count = depth + options_.extra_sends;
   connection.capsule_bytes_max =
       static_cast<uint32_t>(nvme::kSqeBytes) + options_.in_capsule_bytes;

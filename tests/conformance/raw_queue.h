@@ -31,6 +31,8 @@ struct RawQueueOptions {
   uint8_t responder_resources = 16;
   uint32_t extra_sends = 2;  // commands in flight beyond the depth
   bool has_channel = false;  // of completions
+  uint32_t receives = 0;     // fewer than commands in flight; 0: as many
+  uint8_t rnr_retry_count = 7;
 
   // What Linux asks for [spec §1.2].
   static RawQueueOptions Admin();

@@ -156,6 +156,34 @@ TEST_F(Vanish, AnIoQueueComesBack) {
   }
 }
 
+// A host that posts fewer receives than it sends commands, and lets the target
+// try again once: the connection ends on most devices, and the next one serves.
+TEST_F(Vanish, WithoutReceives) {
+  const auto controller = Enabled();
+  ASSERT_NE(controller, nullptr);
+  RawQueueOptions options = RawQueueOptions::Io(1, 32, controller->cntlid());
+  options.receives = 2;
+  options.rnr_retry_count = 1;
+  auto queue = controller->OpenQueue(options);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  for (uint32_t i = 0; i < 16; ++i) {
+    ASSERT_TRUE((*queue)
+                    ->Submit((*queue)->BlockSqe(nvme::IoOpcode::kRead, 1, i, 1,
+                                                limits().block_bytes))
+                    .ok());
+  }
+  // Nobody reaps the two responses that came, so their receives stay used.
+  (void)(*queue)->connection().WaitSent(absl::Seconds(2));
+
+  const Io again = NewIo(32);
+  ASSERT_TRUE(again);
+  for (uint64_t slba = 0; slba < 16; ++slba) {
+    EXPECT_EQ(Text(again.queue->Execute(
+                  BlockSqe(again, nvme::IoOpcode::kRead, slba))),
+              "0x000");
+  }
+}
+
 class Storm : public Conformance {};
 
 TEST_F(Storm, HostsComeAndGo) {

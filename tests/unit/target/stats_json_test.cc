@@ -24,8 +24,11 @@ TargetSnapshot TwoShards() {
   snapshot.shards[1].cq_outstanding_max = 6;
   snapshot.shards[1].reactor.sleeps = 7;
   snapshot.shards[1].reactor.wake_ups = 12;
-  snapshot.shards[1].recovery = {
-      .channel_failures = 21, .cqs_lost = 22, .queue_pair_errors = 23};
+  snapshot.shards[1].recovery = {.channel_failures = 21,
+                                 .cqs_lost = 22,
+                                 .receiver_not_ready = 24,
+                                 .read_depth = 25};
+  snapshot.connections.queue_pair_errors = 23;
   snapshot.shards[1].spin.regular = 13;
   snapshot.shards[1].load = 0.42;
   snapshot.shards[1].wake_latency_nanos.Record(15'000);
@@ -74,7 +77,9 @@ TEST(StatsJson, TellsHowTheReactorsWaitAndWhatTheirQueuesHold) {
   EXPECT_EQ(second["sluice_core_wake_ups_total"], 12);
   EXPECT_EQ(second["sluice_transport_channel_failures_total"], 21);
   EXPECT_EQ(second["sluice_transport_cqs_lost_total"], 22);
-  EXPECT_EQ(second["sluice_transport_queue_pair_errors_total"], 23);
+  EXPECT_EQ(json["sluice_transport_queue_pair_errors_total"], 23);
+  EXPECT_EQ(second["sluice_transport_peer_trouble_total"],
+            (nlohmann::json{{"receiver_not_ready", 24}, {"read_depth", 25}}));
   EXPECT_EQ(second["sluice_core_spin_decisions_total"]["regular"], 13);
   EXPECT_EQ(second["sluice_core_load_percent"], 42);
   EXPECT_GE(second["sluice_core_wake_latency_nanoseconds"]["p50"], 15'000);

@@ -8,6 +8,7 @@
 
 #include "nvme/io_command.h"
 #include "tests/conformance/answers.h"
+#include "tests/support/fake_verbs_qp.h"
 #include "tests/support/fault_layer.h"
 #include "tests/support/live_target.h"
 
@@ -183,6 +184,22 @@ TEST(DeviceFatal, EndsItsConnectionsAndIsServedAgain) {
   ExpectEnded(&host);
   host = LiveHost();
   EXPECT_TRUE(UntilServed(&live, live.host()));
+  EXPECT_EQ(live.Snapshot().connections.device_failures, 1u);
+}
+
+// Every reactor is told, and the one that has it ends it.
+TEST(QueuePairError, EndsItsConnectionAloneAndCountsOnce) {
+  LiveTarget live(WithListeners({"0.0.0.0:0"}));
+  LiveHost host = live.Connect(kDepth);
+  LiveHost other = live.Connect(kDepth);
+
+  live.fabric().faults().BreakQp(
+      fake::Qp::From(host.queue->connection().qp())->peer);
+
+  EXPECT_TRUE(host.queue->connection().WaitEnd());
+  EXPECT_TRUE(live.Until(
+      [&live] { return live.Snapshot().connections.queue_pair_errors == 1; }));
+  EXPECT_EQ(Read(&other), "0x000");
 }
 
 TEST(AnyAddress, IsServedAgainWhenTheDeviceReturns) {
