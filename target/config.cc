@@ -135,6 +135,10 @@ constexpr Key<TargetOptions> kTargetKeys[] = {
      [](const toml::node& n, TargetOptions* o) {
        return ReadCount(n, &o->signal_every);
      }},
+    {"shared-receives",
+     [](const toml::node& n, TargetOptions* o) {
+       return ReadCount(n, &o->shared_receives);
+     }},
     {"cq-depth-factor",
      [](const toml::node& n, TargetOptions* o) {
        return ReadCount(n, &o->cq_depth_factor);

@@ -121,6 +121,13 @@ constexpr ValueFlag kValueFlags[] = {
        SLUICE_ASSIGN_OR_RETURN(options->signal_every, ParseCount(text));
        return absl::OkStatus();
      }},
+    {"--shared-receives", "N",
+     "receives that the I/O queues of a reactor share, of at least one "
+     "queue's depth; default 0, each has its own",
+     [](const std::string& text, TargetOptions* options) {
+       SLUICE_ASSIGN_OR_RETURN(options->shared_receives, ParseCount(text));
+       return absl::OkStatus();
+     }},
     {"--cq-depth-factor", "2..4",
      "completion queue entries per queue depth; default 4",
      [](const std::string& text, TargetOptions* options) {

@@ -129,6 +129,11 @@ absl::Status CheckWaiting(const TargetOptions& options) {
                                     kCompletionVectorMax));
   SLUICE_RETURN_IF_ERROR(CheckRange("--inline", options.inline_bytes, 0,
                                     transport::kInlineBytesMax));
+  if (options.shared_receives != 0) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckRange("--shared-receives", options.shared_receives,
+                   options.queue_depth, transport::kSharedReceivesMax));
+  }
   return CheckRange("--signal-every", options.signal_every, 1,
                     transport::kSilentMax);
 }

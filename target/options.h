@@ -90,6 +90,10 @@ struct TargetOptions {
   uint32_t cq_depth_factor = 4;
   // Commands in flight per I/O queue: MQES + 1, 2 to 1024.
   uint32_t queue_depth = 128;
+  // Receives of each reactor and device that I/O queues share, up to 30000;
+  // each takes its depth of them and is rejected when not so many are left. 0:
+  // each queue has its own.
+  uint32_t shared_receives = 0;
   // Queue pairs of the process, admin ones included; more are rejected.
   uint32_t max_queues = 4096;
   // Write data that a command capsule carries, a multiple of 16 up to 16 KiB;

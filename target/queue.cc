@@ -49,7 +49,10 @@ Queue::Queue(TargetShard* shard, uint64_t serial,
 Queue::~Queue() = default;
 
 void Queue::OnCommand(transport::CommandContext* command) {
-  if (quiescing_) return;
+  if (quiescing_) {
+    qp_->Release(command);
+    return;
+  }
   scope_.Spawn(Serve(command));
 }
 

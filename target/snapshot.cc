@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "target/target.h"
 #include "transport/device_counters.h"
+#include "transport/shared_receives.h"
 
 namespace sluice::target {
 namespace {
@@ -18,6 +19,10 @@ void TakeCompletionQueues(transport::Shard* transport,
                           TargetSnapshot::Shard* taken) {
   for (const auto& device : transport->devices()) {
     taken->registered_bytes += device->memory()->registered_bytes();
+    if (device->shared_receives() != nullptr) {
+      taken->shared_receives.push_back(
+          {device->traits().name, device->shared_receives()->stats()});
+    }
     for (const auto& queue : device->queues()) {
       ++taken->cq_count;
       taken->cq_capacity += queue->ledger.capacity();

@@ -104,6 +104,14 @@ void AddEach(const TargetSnapshot::Shard& shard, Json* out) {
                              {"completions", cq.stats.completions},
                              {"lost", cq.lost ? 1U : 0U}};
   }
+  Json shared = Json::object();
+  for (const TargetSnapshot::SharedReceives& one : shard.shared_receives) {
+    shared[one.device] = {{"total", one.stats.count},
+                          {"admitted", one.stats.admitted},
+                          {"posted", one.stats.posted},
+                          {"orphaned", one.stats.orphans}};
+  }
+  (*out)["sluice_transport_shared_receives"] = std::move(shared);
   Json outstanding = Json::object();
   for (const TargetSnapshot::QueuePair& qp : shard.queue_pairs) {
     outstanding[Or(std::to_string(qp.cntlid), qp.qid)] = qp.outstanding;

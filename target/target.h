@@ -31,6 +31,10 @@ struct TargetSnapshot {
     bool lost = false;
     transport::CqStats stats;
   };
+  struct SharedReceives {
+    std::string device;
+    transport::SharedReceivesStats stats;
+  };
   struct QueuePair {
     uint16_t qid = 0;
     uint16_t cntlid = 0;  // 0 before its Connect command
@@ -60,6 +64,7 @@ struct TargetSnapshot {
     uint64_t ring_overflows = 0;
     uint64_t registered_bytes = 0;
     std::vector<CompletionQueue> cqs;
+    std::vector<SharedReceives> shared_receives;
     std::vector<QueuePair> queue_pairs;
   };
   std::vector<Shard> shards;

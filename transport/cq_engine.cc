@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "transport/local_device.h"
 #include "transport/queue_pair.h"
+#include "transport/shared_receives.h"
 
 namespace sluice::transport {
 namespace {
@@ -121,6 +122,12 @@ void CqEngine::Dispatch(CompletionQueue* queue, const ibv_wc& completion) {
   } else if (completion.status != IBV_WC_SUCCESS) {
     ++queue->stats.errors;
   }
+  if (tag.kind == WrKind::kSharedReceive) {
+    if (DispatchShared(completion, tag)) return;
+    ++queue->stats.stale;
+    ++stale_;
+    return;
+  }
   if (tag.qp_index >= table_.size() || table_[tag.qp_index].qp == nullptr ||
       table_[tag.qp_index].generation != tag.qp_generation) {
     ++queue->stats.stale;
@@ -128,6 +135,16 @@ void CqEngine::Dispatch(CompletionQueue* queue, const ibv_wc& completion) {
     return;
   }
   table_[tag.qp_index].qp->OnCompletion(completion, tag);
+}
+
+bool CqEngine::DispatchShared(const ibv_wc& completion, const WrTag& tag) {
+  if (tag.qp_index >= shared_table_.size()) return false;
+  const SharedSlot& slot = shared_table_[tag.qp_index];
+  if (slot.shared == nullptr || slot.generation != tag.qp_generation) {
+    return false;
+  }
+  slot.shared->OnCompletion(completion, tag.slot);
+  return true;
 }
 
 bool CqEngine::Arm() {
@@ -194,7 +211,12 @@ void CqEngine::MarkDead(CompletionQueue* queue, const char* why) {
                      << KV("reserved", queue->ledger.reserved())
                      << KV("outstanding", queue->ledger.outstanding());
   SLUICE_LOG(kError) << "last completions:\n" << queue->recorder.Dump(16);
-  BreakAll([queue](const QueuePair& qp) { return qp.queue() == queue; }, why);
+  BreakAll(
+      [queue](const QueuePair& qp) {
+        return qp.queue() == queue ||
+               (qp.shared() != nullptr && qp.shared()->queue() == queue);
+      },
+      why);
 }
 
 void CqEngine::BreakAll(absl::FunctionRef<bool(const QueuePair&)> which,
@@ -236,6 +258,26 @@ void CqEngine::Unregister(const WrTag& tag) {
   free_slots_.push_back(tag.qp_index);
 }
 
+void CqEngine::Register(SharedReceives* shared, WrTag* tag) {
+  size_t index = 0;
+  while (index < shared_table_.size() &&
+         shared_table_[index].shared != nullptr) {
+    ++index;
+  }
+  if (index == shared_table_.size()) shared_table_.emplace_back();
+  shared_table_[index].shared = shared;
+  tag->qp_index = static_cast<uint16_t>(index);
+  tag->qp_generation = shared_table_[index].generation;
+}
+
+void CqEngine::Unregister(const SharedReceives* shared, const WrTag& tag) {
+  std::erase(dirty_shared_, shared);
+  SharedSlot& slot = shared_table_[tag.qp_index];
+  SLUICE_CHECK(slot.shared == shared);
+  slot.shared = nullptr;
+  ++slot.generation;
+}
+
 void CqEngine::MakeRoom(uint32_t count) {
   SLUICE_DCHECK(count <= kPostBufferSize);
   if (kPostBufferSize - pending_used_ < count) Flush();
@@ -253,6 +295,12 @@ void CqEngine::MarkDirty(QueuePair* qp) {
   dirty_.push_back(qp);
 }
 
+void CqEngine::MarkDirty(SharedReceives* shared) {
+  if (shared->dirty) return;
+  shared->dirty = true;
+  dirty_shared_.push_back(shared);
+}
+
 void CqEngine::MarkArrived(QueuePair* qp) {
   if (!qp->linked()) arrived_.PushBack(qp);
 }
@@ -262,6 +310,14 @@ void CqEngine::ForgetArrived(QueuePair* qp) {
 }
 
 void CqEngine::Flush() {
+  // Receives first, as of each queue pair: the response that follows lets the
+  // host send its next command.
+  for (size_t i = 0; i < dirty_shared_.size(); ++i) {
+    SharedReceives* shared = dirty_shared_[i];
+    shared->dirty = false;
+    shared->Post();
+  }
+  dirty_shared_.clear();
   // By index: a post that fails breaks its queue pair, which marks it again.
   for (size_t i = 0; i < dirty_.size(); ++i) {
     QueuePair* qp = dirty_[i];

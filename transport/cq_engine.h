@@ -21,6 +21,7 @@ namespace sluice::transport {
 
 class LocalDevice;
 class QueuePair;
+class SharedReceives;
 
 struct CqEngineOptions {
   // Completions taken from a CQ at a time, and commands served in a tick, 16 to
@@ -67,6 +68,9 @@ class CqEngine final : public PollSource {
   bool Register(QueuePair* qp, WrTag* tag);
   // Completions that still come for it are stale from now on.
   void Unregister(const WrTag& tag);
+  // The same for shared receives.
+  void Register(SharedReceives* shared, WrTag* tag);
+  void Unregister(const SharedReceives* shared, const WrTag& tag);
 
   // The channel said that `queue` has completions.
   void OnEvent(CompletionQueue* queue);
@@ -93,6 +97,7 @@ class CqEngine final : public PollSource {
   void MakeRoom(uint32_t count);
   // The queue pair has something to post.
   void MarkDirty(QueuePair* qp);
+  void MarkDirty(SharedReceives* shared);
   // It has a command to serve, when its turn comes; no longer.
   void MarkArrived(QueuePair* qp);
   void ForgetArrived(QueuePair* qp);
@@ -108,10 +113,15 @@ class CqEngine final : public PollSource {
     QueuePair* qp = nullptr;
     uint16_t generation = 0;
   };
+  struct SharedSlot {
+    SharedReceives* shared = nullptr;
+    uint16_t generation = 0;
+  };
 
   int PollQueue(CompletionQueue* queue);
   int ServeArrived();
   void Dispatch(CompletionQueue* queue, const ibv_wc& completion);
+  bool DispatchShared(const ibv_wc& completion, const WrTag& tag);
   void CheckSuspect(CompletionQueue* queue);
 
   Reactor* const reactor_;
@@ -119,6 +129,8 @@ class CqEngine final : public PollSource {
   std::vector<LocalDevice*> devices_;
   std::vector<Slot> table_;
   std::vector<uint16_t> free_slots_;
+  std::vector<SharedSlot> shared_table_;
+  std::vector<SharedReceives*> dirty_shared_;
   std::vector<PendingSend> pending_;
   uint32_t pending_used_ = 0;
   std::vector<QueuePair*> dirty_;

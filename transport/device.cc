@@ -45,6 +45,9 @@ absl::StatusOr<DeviceTraits> QueryTraits(const VerbsApi& api,
   traits.cq_entries_max =
       static_cast<uint32_t>(std::clamp(attr.max_cqe, 1, kCqEntriesMax));
   traits.qp_wr_max = static_cast<uint32_t>(std::max(attr.max_qp_wr, 1));
+  if (attr.max_srq > 0) {
+    traits.srq_wr_max = static_cast<uint32_t>(std::max(attr.max_srq_wr, 0));
+  }
   traits.sge_max = static_cast<uint32_t>(std::max(attr.max_sge, 1));
   traits.read_depth_max =
       static_cast<uint32_t>(std::clamp(attr.max_qp_init_rd_atom, 1, 255));

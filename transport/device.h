@@ -18,6 +18,7 @@ struct DeviceTraits {
   bool iwarp = false;
   uint32_t cq_entries_max = 0;
   uint32_t qp_wr_max = 0;
+  uint32_t srq_wr_max = 0;  // receives of a shared queue; 0: it has none
   uint32_t sge_max = 1;
   uint32_t read_depth_max = 1;  // RDMA READs this side may have in flight
   int completion_vectors = 1;

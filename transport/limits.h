@@ -26,6 +26,13 @@ inline constexpr uint32_t kPostBufferSize = 512;
 inline constexpr uint32_t kQueuePairsMax = 32768;
 // Depth of a queue, commands in flight.
 inline constexpr uint32_t kQueueDepthMax = 1024;
+// Receives that queue pairs of a reactor and device may share, and those beside
+// them that are on their way back.
+inline constexpr uint32_t kSharedReceivesMax = 30'000;
+inline constexpr uint32_t kSharedReceivesSpare = 64;
+static_assert(kSharedReceivesMax + kSharedReceivesSpare <= kCqEntriesMax);
+static_assert(kSharedReceivesMax + kSharedReceivesSpare <= 65536,
+              "WrTag holds 16 bits of a receive slot");
 // Remote buffers of one command [spec §2.4, 0x31].
 inline constexpr uint32_t kRemoteBuffersMax = 16;
 // Sends and WRITEs without a completion of their own at most, and the depth of

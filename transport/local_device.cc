@@ -13,6 +13,7 @@
 #include "transport/cq_engine.h"
 #include "transport/interrupts.h"
 #include "transport/limits.h"
+#include "transport/shared_receives.h"
 
 namespace sluice::transport {
 
@@ -25,6 +26,7 @@ absl::StatusOr<std::unique_ptr<LocalDevice>> LocalDevice::Create(
   SLUICE_ASSIGN_OR_RETURN(device->memory_,
                           MemoryDomain::Create(api, context, traits, extents));
   device->BorrowMemory();
+  device->PlanSharedReceives();
   SLUICE_RETURN_IF_ERROR(device->OpenChannel());
   engine->AddDevice(device.get());
   device->added_ = true;
@@ -44,6 +46,43 @@ void LocalDevice::BorrowMemory() {
   }
 }
 
+void LocalDevice::PlanSharedReceives() {
+  if (options_.shared_receives == 0) return;
+  // Receives are of the queue pair's own memory there.
+  const uint32_t most = traits_.private_read_sinks ? 0 : traits_.srq_wr_max;
+  const uint32_t entries =
+      std::min({most, options_.cq_entries, traits_.cq_entries_max});
+  const uint32_t room =
+      entries > kSharedReceivesSpare ? entries - kSharedReceivesSpare : 0;
+  shared_count_ = std::min(options_.shared_receives, room);
+  if (shared_count_ == options_.shared_receives) return;
+  SLUICE_LOG(kWarning) << "fewer shared receives than asked for (0: each queue "
+                          "has its own)"
+                       << KV("device", traits_.name)
+                       << KV("wanted", options_.shared_receives)
+                       << KV("receives", shared_count_);
+}
+
+absl::StatusOr<SharedReceives*> LocalDevice::AdmitShared(uint32_t depth) {
+  if (shared_.empty() || shared_.back()->dead()) {
+    SLUICE_ASSIGN_OR_RETURN(
+        std::unique_ptr<SharedReceives> made,
+        SharedReceives::Create(engine_, this, shared_count_,
+                               options_.shared_in_capsule_bytes));
+    shared_.push_back(std::move(made));
+  }
+  SharedReceives* shared = shared_.back().get();
+  if (shared->Admit(depth)) return shared;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "shared receives of ", traits_.name, ": ", shared->stats().admitted,
+      " of ", shared->stats().count, " taken, ", depth, " wanted"));
+}
+
+void LocalDevice::LeaveShared(SharedReceives* shared, uint32_t depth) {
+  shared->Leave(depth);
+  std::erase_if(shared_, [](const auto& one) { return one->unused(); });
+}
+
 absl::Status LocalDevice::OpenChannel() {
   channel_ = VerbsPtr<ibv_comp_channel>(api_.create_comp_channel(context_),
                                         VerbsDeleter{&api_});
@@ -59,6 +98,7 @@ absl::Status LocalDevice::OpenChannel() {
 
 LocalDevice::~LocalDevice() {
   SLUICE_CHECK(queue_pairs == 0);
+  shared_.clear();
   if (memory_ == nullptr || !added_) return;
   engine_->RemoveDevice(this);
   if (channel_watch_ != nullptr) {

@@ -19,6 +19,7 @@
 namespace sluice::transport {
 
 class CqEngine;
+class SharedReceives;
 
 struct LocalDeviceOptions {
   // Entries of each CQ; the device's and our own limits still hold.
@@ -36,6 +37,10 @@ struct LocalDeviceOptions {
   // Memory to send from besides the extents, where the device can. It outlives
   // the LocalDevice.
   std::vector<absl::Span<std::byte>> lent;
+  // Receives that queue pairs may share, with room for so much data behind a
+  // command; 0: none, each has its own.
+  uint32_t shared_receives = 0;
+  uint32_t shared_in_capsule_bytes = 0;
 };
 
 class LocalDevice {
@@ -55,6 +60,18 @@ class LocalDevice {
   absl::StatusOr<CompletionQueue*> Reserve(uint32_t entries);
   // Entries that Reserve could still give out in all.
   uint64_t free_entries() const;
+
+  // Receives for queue pairs to share: as the options say, where the device
+  // can.
+  bool has_shared_receives() const { return shared_count_ > 0; }
+  // Those, with `depth` of them for one queue pair, until it leaves.
+  // ResourceExhausted: not so many are left.
+  absl::StatusOr<SharedReceives*> AdmitShared(uint32_t depth);
+  void LeaveShared(SharedReceives* shared, uint32_t depth);
+  // Null where there are none now.
+  const SharedReceives* shared_receives() const {
+    return shared_.empty() ? nullptr : shared_.back().get();
+  }
 
   // What the channel announces now, which otherwise only a sleeper hears.
   void TakeEvents();
@@ -81,6 +98,7 @@ class LocalDevice {
         options_(options) {}
   absl::Status OpenChannel();
   void BorrowMemory();
+  void PlanSharedReceives();
   absl::StatusOr<CompletionQueue*> AddQueue(uint32_t entries_min);
   static void OnChannelReadable(void* context);
   bool TakeEvent();
@@ -100,6 +118,10 @@ class LocalDevice {
   FdWatch* channel_watch_ = nullptr;
   bool added_ = false;  // to the engine
   std::vector<std::unique_ptr<CompletionQueue>> queues_;
+  uint32_t shared_count_ = 0;
+  // The last one serves new queue pairs; those before are dead, and go with
+  // their last one.
+  std::vector<std::unique_ptr<SharedReceives>> shared_;
 };
 
 }  // namespace sluice::transport

@@ -21,8 +21,6 @@ namespace {
 
 // Data memory of a queue pair that must not share its read sinks.
 constexpr size_t kPrivatePoolBytes = 8 * kMiB;
-// In-capsule data starts at multiples of this: what O_DIRECT wants of a sector.
-constexpr uint32_t kInCapsuleAlignment = 512;
 // Work requests that did not come back: how many are told of, and how much of
 // what followed each.
 constexpr uint32_t kMissingTold = 4;
@@ -67,6 +65,9 @@ absl::Status QueuePair::Init() {
     return absl::ResourceExhaustedError("queue pairs of this reactor");
   }
   tag_.kind = WrKind::kSend;  // registered
+  if (options_.shared_receives && device_->has_shared_receives()) {
+    SLUICE_ASSIGN_OR_RETURN(shared_, device_->AdmitShared(options_.depth));
+  }
   SLUICE_ASSIGN_OR_RETURN(queue_, device_->Reserve(share()));
   SLUICE_RETURN_IF_ERROR(MakeMemory());
   SLUICE_RETURN_IF_ERROR(MakeQueuePair());
@@ -85,27 +86,32 @@ absl::Status QueuePair::MakeMemory() {
                              private_extents_.get()));
     memory_ = private_memory_.get();
   }
-  const size_t commands = size_t{options_.depth} * nvme::kSqeBytes;
-  const size_t responses = size_t{2} * options_.depth * nvme::kCqeBytes;
-  SLUICE_ASSIGN_OR_RETURN(capsules_, memory_->Take(commands + responses));
-  if (options_.in_capsule_bytes == 0) return absl::OkStatus();
-  in_capsule_stride_ = static_cast<uint32_t>(
-      RoundUp(options_.in_capsule_bytes, kInCapsuleAlignment));
   SLUICE_ASSIGN_OR_RETURN(
-      in_capsule_, memory_->Take(size_t{options_.depth} * in_capsule_stride_));
-  return absl::OkStatus();
+      responses_, memory_->Take(size_t{2} * options_.depth * nvme::kCqeBytes));
+  if (shared_ != nullptr) {
+    receives_ = &shared_->slots();
+    return absl::OkStatus();
+  }
+  own_receives_ = std::make_unique<ReceiveSlots>();
+  receives_ = own_receives_.get();
+  return own_receives_->TakeMemory(memory_, options_.depth,
+                                   options_.in_capsule_bytes);
 }
 
 absl::Status QueuePair::MakeQueuePair() {
   ibv_qp_init_attr attr{};
   attr.qp_context = this;
   attr.send_cq = attr.recv_cq = queue_->cq.get();
+  if (shared_ != nullptr) {
+    attr.recv_cq = shared_->queue()->cq.get();
+    attr.srq = shared_->srq();
+  }
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = 0;
   attr.cap.max_send_wr = send_depth();
-  attr.cap.max_recv_wr = options_.depth;
+  attr.cap.max_recv_wr = shared_ != nullptr ? 0 : options_.depth;
   attr.cap.max_send_sge = traits_.two_sges_up_to_bytes > 0 ? 2 : 1;
-  attr.cap.max_recv_sge = in_capsule_.data != nullptr ? 2 : 1;
+  attr.cap.max_recv_sge = shared_ != nullptr ? 0 : receives_->sge_count();
   attr.cap.max_inline_data = options_.inline_bytes;
   ibv_qp_init_attr request = attr;
   if (device_->api().create_qp(id_, memory_->pd(), &request) != 0) {
@@ -114,9 +120,14 @@ absl::Status QueuePair::MakeQueuePair() {
     request.cap.max_inline_data = 0;
     if (device_->api().create_qp(id_, memory_->pd(), &request) != 0) {
       return absl::ErrnoToStatus(
-          errno, absl::StrCat("rdma_create_qp ", traits_.name, " max_send_wr=",
-                              send_depth(), " max_recv_wr=", options_.depth));
+          errno, absl::StrCat("rdma_create_qp ", traits_.name,
+                              " max_send_wr=", send_depth(),
+                              " max_recv_wr=", attr.cap.max_recv_wr));
     }
+  }
+  if (shared_ != nullptr) {
+    shared_number_ = id_->qp->qp_num;
+    shared_->Add(shared_number_, this);
   }
   const uint32_t granted =
       std::min(request.cap.max_inline_data, options_.inline_bytes);
@@ -127,22 +138,10 @@ absl::Status QueuePair::MakeQueuePair() {
 
 void QueuePair::PrepareSlots() {
   const uint32_t depth = options_.depth;
-  receives_.resize(depth);
-  for (uint32_t i = 0; i < depth; ++i) {
-    ReceiveSlot& slot = receives_[i];
+  if (own_receives_ != nullptr) {
     WrTag tag = tag_;
     tag.kind = WrKind::kReceive;
-    tag.slot = static_cast<uint16_t>(i);
-    slot.sge[0] = {reinterpret_cast<uint64_t>(capsules_.data +
-                                              size_t{i} * nvme::kSqeBytes),
-                   nvme::kSqeBytes, capsules_.lkey};
-    slot.sge[1] = {reinterpret_cast<uint64_t>(in_capsule_.data +
-                                              size_t{i} * in_capsule_stride_),
-                   options_.in_capsule_bytes, in_capsule_.lkey};
-    slot.wr.wr_id = tag.Pack();
-    slot.wr.next = nullptr;
-    slot.wr.sg_list = slot.sge;
-    slot.wr.num_sge = in_capsule_.data != nullptr ? 2 : 1;
+    own_receives_->SetTag(tag);
   }
   contexts_ = std::vector<CommandContext>(size_t{2} * depth);
   for (size_t i = 0; i < contexts_.size(); ++i) {
@@ -167,6 +166,7 @@ void QueuePair::PrepareSlots() {
 }
 
 absl::Status QueuePair::PostAllReceives() {
+  if (shared_ != nullptr) return absl::OkStatus();
   for (uint32_t i = 0; i < options_.depth; ++i) {
     Repost(static_cast<uint16_t>(i));
   }
@@ -233,7 +233,7 @@ void QueuePair::Break(const char* why) {
     // Fails when the device is gone; the drain's deadline covers that.
     device_->api().modify_qp(id_->qp, &attr, IBV_QP_STATE);
   }
-  engine_->ForgetArrived(this);
+  DropArrivals();
   engine_->MarkDirty(this);  // what waits for the doorbell fails there
   while (Waiter* waiter = credit_waiters_.PopFront()) {
     reactor()->Schedule(waiter);
@@ -315,6 +315,7 @@ void QueuePair::Destroy() {
     // What the device still had to say about it is read before the share of
     // the completion queue goes to somebody else.
     engine_->PollToEmpty(queue_);
+    if (shared_ != nullptr) engine_->PollToEmpty(shared_->queue());
     device_->api().destroy_id(id_);
     id_ = nullptr;
   }
@@ -331,6 +332,8 @@ void QueuePair::Destroy() {
   }
   receives_posted_ = sends_posted_ = 0;
   silent_done_ = silent_vouched_ = silent_posted_;
+  if (shared_number_ != 0) shared_->Remove(shared_number_);
+  shared_number_ = 0;
   if (tag_.kind != WrKind::kNone) engine_->Unregister(tag_);
 }
 
@@ -339,9 +342,11 @@ QueuePair::~QueuePair() {
   SLUICE_CHECK(free_send_slots_.size() == send_slots_.size());
   while (free_contexts_.PopFront() != nullptr) {
   }
-  if (memory_ != nullptr) {
-    memory_->Give(in_capsule_);
-    memory_->Give(capsules_);
+  if (memory_ != nullptr) memory_->Give(responses_);
+  own_receives_.reset();  // before the memory
+  if (shared_ != nullptr) {
+    SLUICE_CHECK(shared_out_ == 0);
+    device_->LeaveShared(shared_, options_.depth);
   }
   --device_->queue_pairs;
   if (ticket_ != nullptr) Shard::Return(ticket_);

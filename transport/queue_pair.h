@@ -34,6 +34,8 @@
 #include "transport/cm_channel.h"
 #include "transport/cq_engine.h"
 #include "transport/local_device.h"
+#include "transport/receive_slots.h"
+#include "transport/shared_receives.h"
 
 namespace sluice::transport {
 
@@ -51,6 +53,9 @@ struct QueuePairOptions {
   // Of responses that leave nothing to give back one in so many has a
   // completion, 1 to 64.
   uint32_t signal_every = 16;
+  // Receives come out of the device's shared ones (LocalDeviceOptions), where
+  // it has any.
+  bool shared_receives = false;
 };
 
 class QueuePair;
@@ -154,7 +159,8 @@ class QueuePair final : public CmSink, public ListNode {
   void Destroy();
 
   rdma_cm_id* id() const { return id_; }
-  CompletionQueue* queue() const { return queue_; }
+  CompletionQueue* queue() const { return queue_; }  // of its sends
+  const SharedReceives* shared() const { return shared_; }
   LocalDevice* device() const { return device_; }
   Reactor* reactor() const { return engine_->reactor(); }
   const QueuePairOptions& options() const { return options_; }
@@ -168,6 +174,7 @@ class QueuePair final : public CmSink, public ListNode {
 
   // --- the CQ engine's ---
   void OnCompletion(const ibv_wc& completion, const WrTag& tag);
+  void OnSharedReceive(const ibv_wc& completion, uint16_t slot);
   // Hands one command that has arrived to the handler. True when another one
   // could be.
   bool ServeArrived();
@@ -181,10 +188,6 @@ class QueuePair final : public CmSink, public ListNode {
   friend class CreditWait;
   friend class SendOp;
 
-  struct ReceiveSlot {
-    ibv_recv_wr wr;
-    ibv_sge sge[2];
-  };
   struct SendSlot {
     SendOp* op = nullptr;
     uint8_t generation = 0;
@@ -208,15 +211,19 @@ class QueuePair final : public CmSink, public ListNode {
                                     : std::min(depth, options_.send_limit);
   }
   uint32_t share() const {
-    return options_.depth + send_depth() - device_->options().reserve_less;
+    const uint32_t receives = shared_ != nullptr ? 0 : options_.depth;
+    return receives + send_depth() - device_->options().reserve_less;
   }
 
   // The data path.
   void OnReceive(const ibv_wc& completion, uint16_t slot);
+  void Arrive(const ibv_wc& completion, uint16_t slot);
+  void DropArrivals();
   void OnSent(const ibv_wc& completion, const WrTag& tag);
   void OnSilent(const ibv_wc& completion, uint16_t number);
   void OnNudged(const ibv_wc& completion);
   void Deliver(const Arrival& arrival);
+  // Its receive may take another command.
   void Repost(uint16_t slot);
   bool TakeCredits(uint32_t sends, uint32_t reads);
   void ReturnCredits(uint32_t sends, uint32_t reads);
@@ -264,21 +271,20 @@ class QueuePair final : public CmSink, public ListNode {
   std::unique_ptr<ExtentPool> private_extents_;
   std::unique_ptr<MemoryDomain> private_memory_;
   MemoryDomain* memory_ = nullptr;
-  RegisteredBlock capsules_;    // d x 64 commands, then 2d x 16 responses
-  RegisteredBlock in_capsule_;  // d x in_capsule_bytes
-  uint32_t in_capsule_stride_ = 0;
+  RegisteredBlock responses_;  // 2d x 16
   bool inline_responses_ = false;
   uint32_t inline_data_bytes_ = 0;  // of WRITEs; 0: none
 
-  std::vector<ReceiveSlot> receives_;
+  std::unique_ptr<ReceiveSlots> own_receives_;  // unless they are shared
+  SharedReceives* shared_ = nullptr;
+  const ReceiveSlots* receives_ = nullptr;
+  uint32_t shared_number_ = 0;  // by which shared_ knows it; 0: not yet
+  uint32_t shared_out_ = 0;     // receives that it has of shared_
   std::vector<CommandContext> contexts_;
   IntrusiveList<CommandContext> free_contexts_;
   std::vector<Arrival> arrivals_;  // a ring of d
   uint32_t arrivals_first_ = 0;
   uint32_t arrivals_count_ = 0;
-  ibv_recv_wr* repost_first_ = nullptr;
-  ibv_recv_wr** repost_last_ = &repost_first_;
-  uint32_t repost_count_ = 0;
 
   std::vector<SendSlot> send_slots_;
   std::vector<uint16_t> free_send_slots_;

@@ -1,12 +1,11 @@
 // The data path of a queue pair: no allocation, no lock, no system call but the
 // doorbell. Setup and teardown are in queue_pair.cc.
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "transport/post_errno.h"
 #include "transport/queue_pair.h"
 #include "transport/send_op.h"
 #include "transport/shard.h"
@@ -14,12 +13,6 @@
 
 namespace sluice::transport {
 namespace {
-
-// What ibv_post_* meant: most return the errno, siw a negative one, and -1 with
-// errno set where its doorbell failed.
-int PostErrno(int returned) {
-  return returned == -1 ? errno : std::abs(returned);
-}
 
 bool IsSilent(const ibv_send_wr& wr) {
   return WrTag::Unpack(wr.wr_id).kind == WrKind::kSilent;
@@ -93,6 +86,7 @@ void QueuePair::OnCompletion(const ibv_wc& completion, const WrTag& tag) {
     case WrKind::kNudge:
       OnNudged(completion);
       break;
+    case WrKind::kSharedReceive:  // comes by OnSharedReceive
     case WrKind::kNone:
       ++stats_.stale;
       break;
@@ -101,7 +95,8 @@ void QueuePair::OnCompletion(const ibv_wc& completion, const WrTag& tag) {
 }
 
 void QueuePair::OnReceive(const ibv_wc& completion, uint16_t slot) {
-  if (slot >= receives_.size() || receives_posted_ == 0) {
+  if (own_receives_ == nullptr || slot >= own_receives_->count() ||
+      receives_posted_ == 0) {
     ++stats_.stale;
     return;
   }
@@ -111,11 +106,37 @@ void QueuePair::OnReceive(const ibv_wc& completion, uint16_t slot) {
     CompletionFailed(completion, "receive");
     return;
   }
-  if (!up()) return;
+  Arrive(completion, slot);
+}
+
+void QueuePair::OnSharedReceive(const ibv_wc& completion, uint16_t slot) {
+  ++shared_out_;
+  if (completion.status != IBV_WC_SUCCESS) {
+    Repost(slot);
+    CompletionFailed(completion, "receive");
+    return;
+  }
+  if (up() && shared_out_ > options_.depth) {
+    // The others' receives; who has one of its own for each would not have let
+    // it come.
+    SLUICE_LOG(kWarning) << "more commands than the queue is deep, closing the "
+                            "connection"
+                         << KV("depth", options_.depth);
+    Break("more commands than its depth");
+  }
+  Arrive(completion, slot);
+}
+
+void QueuePair::Arrive(const ibv_wc& completion, uint16_t slot) {
+  if (!up()) {
+    Repost(slot);
+    return;
+  }
   if (completion.byte_len < nvme::kSqeBytes) {
     // Fatal for the connection [spec §2.1].
     SLUICE_LOG(kWarning) << "command capsule too short, closing the connection"
                          << KV("bytes", completion.byte_len);
+    Repost(slot);
     Break("capsule shorter than 64 bytes");
     return;
   }
@@ -133,6 +154,14 @@ void QueuePair::OnReceive(const ibv_wc& completion, uint16_t slot) {
   engine_->MarkArrived(this);
 }
 
+void QueuePair::DropArrivals() {
+  engine_->ForgetArrived(this);
+  for (; arrivals_count_ > 0; --arrivals_count_) {
+    Repost(arrivals_[arrivals_first_].slot);
+    if (++arrivals_first_ == arrivals_.size()) arrivals_first_ = 0;
+  }
+}
+
 bool QueuePair::ServeArrived() {
   const auto can_serve = [this] {
     return up() && arrivals_count_ > 0 && !free_contexts_.empty();
@@ -148,12 +177,9 @@ bool QueuePair::ServeArrived() {
 void QueuePair::Deliver(const Arrival& arrival) {
   const auto [slot, bytes] = arrival;
   CommandContext* command = free_contexts_.PopFront();
-  const auto* capsule =
-      reinterpret_cast<const std::byte*>(receives_[slot].sge[0].addr);
-  command->sqe = nvme::ReadSqe(absl::MakeConstSpan(capsule, nvme::kSqeBytes));
-  command->in_capsule =
-      bytes > 0 ? reinterpret_cast<std::byte*>(receives_[slot].sge[1].addr)
-                : nullptr;
+  command->sqe = nvme::ReadSqe(
+      absl::MakeConstSpan(receives_->command(slot), nvme::kSqeBytes));
+  command->in_capsule = bytes > 0 ? receives_->data(slot) : nullptr;
   command->in_capsule_bytes = bytes;
   command->receive_slot = slot;
   command->receive_held = true;
@@ -222,7 +248,7 @@ void QueuePair::Nudge(void* self) {
   WrTag tag = qp->tag_;
   tag.kind = WrKind::kNudge;
   ibv_send_wr* wr =
-      &qp->Append(tag, qp->capsules_.data, 0, qp->capsules_.lkey)->wr;
+      &qp->Append(tag, qp->responses_.data, 0, qp->responses_.lkey)->wr;
   wr->opcode = IBV_WR_RDMA_READ;
   wr->num_sge = 1;  // siw wants one, of no bytes
   wr->send_flags = IBV_SEND_SIGNALED;
@@ -406,12 +432,11 @@ Task<bool> QueuePair::Respond(CommandContext* command, nvme::Cqe response,
     }
     written += length;
   }
-  std::byte* memory = capsules_.data +
-                      size_t{options_.depth} * nvme::kSqeBytes +
-                      size_t{command->index} * nvme::kCqeBytes;
+  std::byte* memory =
+      responses_.data + size_t{command->index} * nvme::kCqeBytes;
   nvme::WriteCqe(response, absl::MakeSpan(memory, nvme::kCqeBytes));
   ibv_send_wr* wr = AppendSend(&op, WrKind::kSend, memory, nvme::kCqeBytes,
-                               capsules_.lkey, true);
+                               responses_.lkey, true);
   MakeResponse(wr, invalidate_key, is_inline, traits_);
   const bool ok = co_await op;
   co_return ok;
@@ -509,12 +534,14 @@ CqEngine::PendingSend* QueuePair::Append(const WrTag& tag,
 }
 
 void QueuePair::Repost(uint16_t slot) {
+  if (shared_ != nullptr) {
+    SLUICE_CHECK(shared_out_ > 0);
+    --shared_out_;
+    shared_->GiveBack(slot);
+    return;
+  }
   if (!up()) return;
-  ibv_recv_wr* wr = &receives_[slot].wr;
-  wr->next = nullptr;
-  *repost_last_ = wr;
-  repost_last_ = &wr->next;
-  ++repost_count_;
+  own_receives_->Append(slot);
   engine_->MarkDirty(this);
 }
 
@@ -534,11 +561,9 @@ void QueuePair::RecordPost(uint64_t wr_id, int opcode, uint32_t bytes) {
 }
 
 void QueuePair::PostReceives() {
-  ibv_recv_wr* first = repost_first_;
-  const uint32_t count = repost_count_;
-  repost_first_ = nullptr;
-  repost_last_ = &repost_first_;
-  repost_count_ = 0;
+  if (own_receives_ == nullptr) return;
+  uint32_t count = 0;
+  ibv_recv_wr* first = own_receives_->TakeChain(&count);
   if (first == nullptr || !up()) return;
   receives_posted_ += count;
   queue_->ledger.Posted(count);

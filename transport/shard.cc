@@ -93,6 +93,8 @@ void Shard::Accept(Ticket* ticket) {
     options.read_depth = std::min(options.read_depth, ticket->limits.reads);
   }
   options.send_limit = ticket->limits.sends;
+  // Admin queues have their own, whatever the others take.
+  options.shared_receives = ticket->request.qid != 0;
   absl::StatusOr<std::unique_ptr<QueuePair>> made =
       QueuePair::Create(&engine_, device, ticket->id, options);
   if (!made.ok()) {

@@ -20,6 +20,9 @@ struct VerbsDeleter {
     SLUICE_CHECK(api->dealloc_pd(pd) != EBUSY);
   }
   void operator()(ibv_mr* mr) const { api->dereg_mr(mr); }
+  void operator()(ibv_srq* srq) const {
+    SLUICE_CHECK(api->destroy_srq(srq) != EBUSY);
+  }
   void operator()(ibv_comp_channel* channel) const {
     SLUICE_CHECK(api->destroy_comp_channel(channel) != EBUSY);
   }

@@ -18,6 +18,8 @@ const char* WrKindName(WrKind kind) {
       return "silent";
     case WrKind::kNudge:
       return "nudge";
+    case WrKind::kSharedReceive:
+      return "shared_receive";
   }
   return "unknown";
 }

@@ -14,7 +14,8 @@ enum class WrKind : uint8_t {
   kWrite,
   kRead,
   kSilent,  // without a completion of its own
-  kNudge
+  kNudge,
+  kSharedReceive  // qp_index is that of a SharedReceives
 };
 inline constexpr size_t kWrKinds = 16;  // what a tag can hold
 

@@ -84,6 +84,7 @@ target::TargetOptions Options() {
   options.machine_id = "conformance";
   options.log_level = LogLevel::kError;
   options.lend_memory = true;
+  options.shared_receives = Flags().shared_receives;
   if (Flags().max_queues != 0) options.max_queues = Flags().max_queues;
   return options;
 }

@@ -45,6 +45,8 @@ void Describe(CLI::App* app, std::string* peer) {
   app->add_option("--depth", flags.queue_depth);
   app->add_option("--rounds", flags.round_count);
   app->add_option("--max-queues", flags.max_queues);
+  app->add_option("--shared-receives", flags.shared_receives,
+                  "of the target in process");
   app->add_option("--cycles", flags.cycle_count);
 }
 

@@ -27,6 +27,7 @@ struct SuiteFlags {
   uint32_t cycle_count = 1000;  // of Sizing.Cycles
   // The target's --max-queues; 0: it has none, and Sizing.BeyondTheLimit skips.
   uint32_t max_queues = 0;
+  uint32_t shared_receives = 0;  // of a target in process
 
   bool external() const { return provider == "system" || provider == "iwarp"; }
 };

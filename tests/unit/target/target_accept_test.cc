@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <string>
 
 #include "nvme/io_command.h"
 #include "tests/conformance/answers.h"
@@ -29,9 +30,29 @@ bool ComeAndGo(const conformance::RawHost& host) {
              nvme::IoOpcode::kRead, 1, 0, 1, kBlockBytes))) == "0x000";
 }
 
-class AcceptTest : public ::testing::TestWithParam<LiveProvider> {
+struct Field {
+  LiveProvider provider;
+  uint32_t shared_receives = 0;
+
+  TargetOptions Options() const {
+    TargetOptions options = LiveTarget::Options();
+    options.shared_receives = shared_receives;
+    return options;
+  }
+};
+
+constexpr Field kFields[] = {{LiveProvider::kFake, 0},
+                             {LiveProvider::kIwarp, 0},
+                             {LiveProvider::kIwarp, 256}};
+
+std::string FieldName(const ::testing::TestParamInfo<Field>& each) {
+  return NameOf(each.param.provider) +
+         (each.param.shared_receives > 0 ? "SharedReceives" : "");
+}
+
+class AcceptTest : public ::testing::TestWithParam<Field> {
  protected:
-  AcceptTest() : live_(LiveTarget::Options(), GetParam()) {
+  AcceptTest() : live_(GetParam().Options(), GetParam().provider) {
     // What the target keeps for the next host is there after the first few, and
     // its device's timers.
     live_.faults().DelaySends(absl::Milliseconds(1));
@@ -75,11 +96,11 @@ TEST_P(AcceptTest, AnyCallMayFail) {
 }
 
 // The same for the first host of all, for whom there is more to make.
-class FirstAcceptTest : public ::testing::TestWithParam<LiveProvider> {};
+class FirstAcceptTest : public ::testing::TestWithParam<Field> {};
 
 TEST_P(FirstAcceptTest, AnyCallMayFail) {
   for (int n = 1; n <= kCallsMax; ++n) {
-    LiveTarget live(LiveTarget::Options(), GetParam());
+    LiveTarget live(GetParam().Options(), GetParam().provider);
     const int failed_before = live.faults().failed_count();
     live.faults().FailAnyCall(n, ENOMEM);
     (void)ComeAndGo(live.host());
@@ -96,14 +117,10 @@ TEST_P(FirstAcceptTest, AnyCallMayFail) {
   ADD_FAILURE() << "no end of calls";
 }
 
-INSTANTIATE_TEST_SUITE_P(Field, FirstAcceptTest,
-                         ::testing::Values(LiveProvider::kFake,
-                                           LiveProvider::kIwarp),
-                         [](const auto& each) { return NameOf(each.param); });
-INSTANTIATE_TEST_SUITE_P(Field, AcceptTest,
-                         ::testing::Values(LiveProvider::kFake,
-                                           LiveProvider::kIwarp),
-                         [](const auto& each) { return NameOf(each.param); });
+INSTANTIATE_TEST_SUITE_P(Fields, FirstAcceptTest, ::testing::ValuesIn(kFields),
+                         FieldName);
+INSTANTIATE_TEST_SUITE_P(Fields, AcceptTest, ::testing::ValuesIn(kFields),
+                         FieldName);
 
 }  // namespace
 }  // namespace sluice::target
