@@ -33,6 +33,10 @@ constexpr double kAllowance = 1.0 / 50;
 constexpr double kAccountMax = 8;
 // What probes in a row are begun with, too.
 constexpr double kProbesMin = 6;
+// So many regular pauses spun through have earned the probes that see whether
+// they go on, should something disturb them: what these may cost in vain is
+// little beside what those have saved.
+constexpr int kPausesTrusted = 256;
 // max_spin_share holds over about so long.
 constexpr double kShareWindow = 10.0 * kNanosPerMilli;
 // Until it has been measured.
@@ -133,7 +137,14 @@ void SpinPolicy::OnFound(int64_t pause_nanos) {
   Pay(pause_nanos);
   const auto pause = static_cast<double>(pause_nanos);
   Observe(pause);
-  if (!probing_) return;
+  if (!probing_) {
+    if (trust_ < kPausesTrusted) ++trust_;
+    return;
+  }
+  if (trusting_) {
+    if (pauses_seen_ >= kPausesMin) EndProbes(/*in_vain=*/!regular());
+    return;
+  }
   account_nanos_ = std::max(account_nanos_ - pause, 0.0);
   if (pauses_seen_ >= kPausesMin) EndProbes(/*in_vain=*/!regular());
 }
@@ -159,7 +170,9 @@ void SpinPolicy::OnSleep() {
   const int64_t spun = now_nanos_ - idle_since_nanos_;
   ++stats_.spins_missed;
   Pay(spun);
-  account_nanos_ = std::max(account_nanos_ - static_cast<double>(spun), 0.0);
+  if (!probing_ || !trusting_) {
+    account_nanos_ = std::max(account_nanos_ - static_cast<double>(spun), 0.0);
+  }
   if (probing_) {
     EndProbes(/*in_vain=*/true);
   } else if (pauses_seen_ > 0) {
@@ -173,7 +186,7 @@ void SpinPolicy::EndProbes(bool in_vain) {
   in_probes_ = false;
   if (!in_vain) return;
   pauses_seen_ = 0;
-  account_nanos_ /= 2;
+  if (!trusting_) account_nanos_ /= 2;
 }
 
 double SpinPolicy::load() const {
@@ -227,12 +240,18 @@ int64_t SpinPolicy::Decide() {
   if (!in_probes_) {
     // Slept through or not, the last pause was no longer than it was.
     if (last_pause_nanos_ > LongestPause() + 2 * wake_cost_nanos_) return 0;
-    if (account_nanos_ < kProbesMin / kAccountMax * account_max()) return 0;
+    trusting_ = trust_ == kPausesTrusted;
+    if (!trusting_ &&
+        account_nanos_ < kProbesMin / kAccountMax * account_max()) {
+      return 0;
+    }
+    if (trusting_) trust_ = 0;
     in_probes_ = true;
     pauses_seen_ = 0;
   }
   ++stats_.probes;
   probing_ = true;
+  if (trusting_) return LongestPause();
   return std::min(static_cast<int64_t>(account_nanos_), LongestPause());
 }
 

@@ -18,7 +18,8 @@
 //
 // Spins that find nothing, and all probes, are paid from an account which the
 // busy time fills: a fiftieth of it, so that nobody pays much more than
-// kEvent costs. An idle reactor earns nothing and never spins.
+// kEvent costs. An idle reactor earns nothing and never spins. Where regular
+// pauses were many, and something has disturbed them, probes follow at once.
 //
 // Plain arithmetic on the times that it is given; owned by its reactor.
 #pragma once
@@ -116,6 +117,8 @@ class SpinPolicy {
   bool slept_ = false;      // in this pause
   bool probing_ = false;    // this pause is for seeing how long it is
   bool in_probes_ = false;  // and so will the next be
+  int trust_ = 0;           // pauses that speak for probes beyond the account
+  bool trusting_ = false;   // these probes are such
   int64_t last_pause_nanos_ = INT64_MAX;
 
   // Per work item, the best seen: what the load is reckoned with.

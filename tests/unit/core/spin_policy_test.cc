@@ -198,6 +198,35 @@ TEST(SpinPolicy, AQueueOfDepthOneIsAsFastAsPolling) {
   }
 }
 
+// One message at a time, from somebody who is held up for a while now and then,
+// as by an interrupt or by whoever else has his processor.
+class Disturbed : public ClosedLoop {
+ public:
+  Disturbed() : ClosedLoop(1, 8'000) {}
+  int64_t Next() override {
+    return ClosedLoop::Next() == kNever ? kNever : ClosedLoop::Next() + late_;
+  }
+  void Take() override {
+    ClosedLoop::Take();
+    // Of 2,000 messages eight are late.
+    const int place = ++taken_ % 2'000;
+    late_ = place < 8 ? 60'000 : 0;
+  }
+
+ private:
+  int taken_ = 0;
+  int64_t late_ = 0;
+};
+
+// What disturbs regular pauses does not end them for long.
+TEST(SpinPolicy, DisturbancesOfAQueueOfDepthOneAreSoonOver) {
+  const Three three = SimulateAll([] { return std::make_unique<Disturbed>(); });
+
+  EXPECT_GE(three.hybrid.per_second, 0.99 * three.poll.per_second);
+  EXPECT_LE(three.hybrid.p99_nanos,
+            1.05 * static_cast<double>(three.poll.p99_nanos));
+}
+
 TEST(SpinPolicy, AFullQueueIsAsFastAsPolling) {
   const Three three =
       SimulateAll([] { return std::make_unique<ClosedLoop>(32, 5'000); });
