@@ -21,6 +21,7 @@ void Notify(PollGroup* group, Cq* cq, bool solicited) {
     if (group->late.KeepNotification(group, cq)) return;
   }
   PushNotification(group, cq);
+  if (Faults::Get().DoublesNotification()) PushNotification(group, cq);
 }
 
 // With the CQ's lock held.

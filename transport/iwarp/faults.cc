@@ -53,6 +53,12 @@ void Faults::SwallowNotification(uint64_t n, uint64_t every) {
   active.store(true);
 }
 
+void Faults::DoubleNotification(uint64_t n, uint64_t every) {
+  const std::lock_guard lock(mutex_);
+  double_ = {n, every};
+  active.store(true);
+}
+
 void Faults::DelayNotification(uint64_t n, uint64_t every, absl::Duration by) {
   const std::lock_guard lock(mutex_);
   late_notification_ = {{n, every}, LateKind::kAny, NanosOf(by)};
@@ -123,7 +129,7 @@ void Faults::Clear() {
     const std::lock_guard lock(mutex_);
     shorten_cqs_.store(false);
     break_after_.store(0);
-    swallow_ = fail_ = {};
+    swallow_ = double_ = fail_ = {};
   }
   const std::lock_guard release_lock(release_mutex_);
   ReleaseLocked();
@@ -132,15 +138,23 @@ void Faults::Clear() {
 }
 
 bool Faults::AreAllForgotten() const {
-  return swallow_.in == 0 && fail_.in == 0 && late_rules_.empty() &&
-         late_notification_.count.in == 0 && !shorten_cqs_.load() &&
-         break_after_.load() == 0 && !has_before_arming_.load();
+  return swallow_.in == 0 && double_.in == 0 && fail_.in == 0 &&
+         late_rules_.empty() && late_notification_.count.in == 0 &&
+         !shorten_cqs_.load() && break_after_.load() == 0 &&
+         !has_before_arming_.load();
 }
 
 bool Faults::SwallowsNow() {
   const std::lock_guard lock(mutex_);
   if (spared || !swallow_.Strikes()) return false;
   swallowed_.fetch_add(1);
+  return true;
+}
+
+bool Faults::DoublesNow() {
+  const std::lock_guard lock(mutex_);
+  if (spared || !double_.Strikes()) return false;
+  doubled_.fetch_add(1);
   return true;
 }
 

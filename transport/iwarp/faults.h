@@ -35,7 +35,9 @@ class Faults {
   // The n-th notification of a completion from now (1: the next) is lost, and
   // each `every`-th after it (0: no other). The CQ is disarmed all the same.
   void SwallowNotification(uint64_t n, uint64_t every = 0);
-  // The same ones come `by` later; InfiniteDuration(): when released.
+  // The same ones come twice, each to be acknowledged.
+  void DoubleNotification(uint64_t n, uint64_t every = 0);
+  // They come `by` later; InfiniteDuration(): when released.
   void DelayNotification(uint64_t n, uint64_t every, absl::Duration by);
   // The n-th completion of that kind from now, and each `every`-th after it,
   // comes `by` later; those behind it of the same send or receive queue wait
@@ -64,6 +66,7 @@ class Faults {
   void Clear();
   // What came of them.
   uint64_t swallowed_count() const { return swallowed_.load(); }
+  uint64_t doubled_count() const { return doubled_.load(); }
   uint64_t failed_count() const { return failed_.load(); }
   // Completions and notifications that were late, and that still are.
   uint64_t late_count() const { return late_.load(); }
@@ -74,6 +77,7 @@ class Faults {
   // All that the data path asks while there is no fault.
   static bool any() { return active.load(std::memory_order_relaxed); }
   bool SwallowsNotification() { return any() && SwallowsNow(); }
+  bool DoublesNotification() { return any() && DoublesNow(); }
   // The errno that the call is to fail with, or 0.
   int CallError(std::string_view name) { return any() ? ErrorNow(name) : 0; }
   bool shortens_cqs() const;
@@ -102,6 +106,7 @@ class Faults {
   };
 
   bool SwallowsNow();
+  bool DoublesNow();
   int ErrorNow(std::string_view name);
   void ReleaseLocked();
   void Remember(PollGroup* group);
@@ -112,6 +117,7 @@ class Faults {
   std::atomic<bool> has_before_arming_{false};
   std::atomic<uint64_t> break_after_{0};
   std::atomic<uint64_t> swallowed_{0};
+  std::atomic<uint64_t> doubled_{0};
   std::atomic<uint64_t> failed_{0};
   std::atomic<uint64_t> late_{0};
   std::atomic<uint64_t> waiting_{0};
@@ -122,6 +128,7 @@ class Faults {
   // Innermost of all; guards what is below.
   std::mutex mutex_;
   Count swallow_;
+  Count double_;
   LateRule late_notification_;
   std::vector<LateRule> late_rules_;
   // Those that may have something that is late.

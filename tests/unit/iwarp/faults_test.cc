@@ -195,6 +195,19 @@ TEST_F(FaultsTest, SwallowedNotificationNeverComes) {
   EXPECT_EQ(NextEvent(), nullptr);
 }
 
+TEST_F(FaultsTest, DoubledNotificationComesTwice) {
+  Arm(passive_);
+  faults_.DoubleNotification(1);
+
+  Send(1, 1);
+
+  ASSERT_TRUE(side_.Until([&] { return passive_->completions.size() == 1; }));
+  EXPECT_EQ(NextEvent(), passive_->cq);
+  EXPECT_EQ(NextEvent(), passive_->cq);
+  EXPECT_EQ(NextEvent(), nullptr);
+  EXPECT_EQ(faults_.doubled_count(), 1u);
+}
+
 // R26: nothing of it is left when the queue pair goes, wherever it was.
 TEST_F(FaultsTest, FlushesCanBeKeptForEver) {
   Arm(passive_);

@@ -123,6 +123,34 @@ INSTANTIATE_TEST_SUITE_P(
       return NameOf(std::get<0>(each.param)) + NameOf(std::get<1>(each.param));
     });
 
+// Every third one comes twice: each is acknowledged, and the one too many,
+// which finds the queue armed for the next, costs nobody a completion.
+TEST(Notification, ThatComesTwiceHarmsNobody) {
+  constexpr int kCount = 5'000;
+  LiveTarget live(OptionsFor(PollMode::kEvent), LiveProvider::kIwarp);
+  LiveHost host = live.Connect(16);
+  iwarp::Faults& faults = iwarp::Faults::Get();
+  iwarp::Faults::SpareThisThread(true);
+  const uint64_t doubled_before = faults.doubled_count();
+  faults.DoubleNotification(1, 3);
+
+  for (int i = 0; i < kCount; ++i) {
+    ASSERT_EQ(conformance::Text(host.queue->Execute(host.queue->BlockSqe(
+                  nvme::IoOpcode::kRead, 1, 0, 1, kBlockBytes))),
+              "0x000");
+  }
+
+  EXPECT_GT(faults.doubled_count() - doubled_before, 100u);
+  const TargetSnapshot::Shard shard = live.Snapshot().shards[0];
+  EXPECT_EQ(shard.completion_queues.rescued, 0u);
+  EXPECT_GE(shard.completion_queues.events,
+            faults.doubled_count() - doubled_before);
+  host = LiveHost();
+  EXPECT_TRUE(live.Stop());
+  faults.Clear();
+  iwarp::Faults::SpareThisThread(false);
+}
+
 // A command that has come, unseen: its completion is in nobody's queue before
 // Release().
 class UnseenCommandTest : public ::testing::Test {
