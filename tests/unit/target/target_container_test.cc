@@ -136,6 +136,17 @@ class Work {
 
 enum class IoUring { kRefused, kAllowed };
 
+// Of those that we may use: for processor 0 there would be a warning, too.
+int LastCpu() {
+  cpu_set_t usable;
+  SLUICE_CHECK(sched_getaffinity(0, sizeof(usable), &usable) == 0);
+  int last = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &usable)) last = cpu;
+  }
+  return last;
+}
+
 // In a process of its own, which ends here.
 [[noreturn]] void ServeInContainer(const std::string& path, IoUring io_uring) {
   BecomeOrdinaryUser();
@@ -143,7 +154,7 @@ enum class IoUring { kRefused, kAllowed };
   TargetOptions options = LiveTarget::Options();
   options.log_level = LogLevel::kWarning;
   options.subsystems[0].namespaces = {{.path = path}};
-  options.cores.assign(2, sched_getcpu());
+  options.cores.assign(2, LastCpu());
   {
     LiveTarget live(options);
     Work(&live).Run();
