@@ -39,6 +39,10 @@ absl::Status ListenError(int error, const ListenAddress& address,
   }
 }
 
+std::string Share(uint8_t halvings) {
+  return absl::StrCat("1/", uint32_t{1} << halvings);
+}
+
 }  // namespace
 
 ConnectionManager::ConnectionManager(Reactor* reactor, const VerbsApi& api,
@@ -208,29 +212,28 @@ void ConnectionManager::OnRequest(const rdma_cm_event& event) {
 }
 
 void ConnectionManager::Adapt(Ticket* ticket) {
-  ticket->limits = advice_.For(ticket->peer, reactor_->now_nanos());
-  if (ticket->limits == PeerLimits()) return;
+  ticket->halvings = advice_.For(ticket->peer, reactor_->now_nanos());
+  if (ticket->halvings == Halvings()) return;
   ++stats_.adapted;
   SLUICE_LOG(kInfo) << "connection with fewer transfers at a time, for what "
                        "this peer could not take before"
                     << KV("peer", AddressText(ticket->peer))
                     << KV("qid", ticket->request.qid)
-                    << KV("sends", ticket->limits.sends)
-                    << KV("reads", ticket->limits.reads);
+                    << KV("sends", Share(ticket->halvings.sends))
+                    << KV("reads", Share(ticket->halvings.reads));
 }
 
 void ConnectionManager::NoteTrouble(const Ticket& ticket) {
   if (ticket.trouble == Trouble::kNone) return;
-  const PeerLimits next = advice_.Note(ticket.peer, ticket.trouble, ticket.used,
-                                       reactor_->now_nanos());
+  const Halvings next = advice_.Note(ticket.peer, ticket.trouble,
+                                     ticket.halvings, reactor_->now_nanos());
   SLUICE_LOG(kWarning) << "a peer could not take what was in flight, its next "
-                          "connections get less at a time (0: no limit)"
+                          "connections get less at a time"
                        << KV("peer", AddressText(ticket.peer))
                        << KV("qid", ticket.request.qid)
                        << KV("trouble", TroubleName(ticket.trouble))
-                       << KV("had_sends", ticket.used.sends)
-                       << KV("had_reads", ticket.used.reads)
-                       << KV("sends", next.sends) << KV("reads", next.reads);
+                       << KV("sends", Share(next.sends))
+                       << KV("reads", Share(next.reads));
 }
 
 // The order of [spec §1.7].

@@ -34,8 +34,8 @@ PeerAdvice::Key PeerAdvice::KeyOf(const sockaddr_storage& peer) {
   return key;
 }
 
-PeerLimits PeerAdvice::Note(const sockaddr_storage& peer, Trouble trouble,
-                            const PeerLimits& used, int64_t now_nanos) {
+Halvings PeerAdvice::Note(const sockaddr_storage& peer, Trouble trouble,
+                          const Halvings& had, int64_t now_nanos) {
   std::erase_if(peers_, [now_nanos](const auto& entry) {
     return entry.second.until_nanos <= now_nanos;
   });
@@ -48,27 +48,26 @@ PeerLimits PeerAdvice::Note(const sockaddr_storage& peer, Trouble trouble,
   }
   Advice& advice = peers_[key];
   advice.until_nanos = now_nanos + absl::ToInt64Nanoseconds(kAdviceKept);
-  // Never more than what is advised already: queues of several depths may
-  // report the same trouble.
-  const auto halve = [](uint32_t* limit, uint32_t was, uint32_t least) {
-    const uint32_t half = std::max(was / 2, least);
-    *limit = *limit == 0 ? half : std::min(*limit, half);
+  const auto halve = [](uint8_t* now, uint8_t before) {
+    if (*now <= before && before < kHalvingsMax) {
+      *now = static_cast<uint8_t>(before + 1);
+    }
   };
   if (trouble == Trouble::kReceiverNotReady) {
-    halve(&advice.limits.sends, used.sends, kSendsMin);
+    halve(&advice.halvings.sends, had.sends);
   } else if (trouble == Trouble::kReadDepth) {
-    halve(&advice.limits.reads, used.reads, 1);
+    halve(&advice.halvings.reads, had.reads);
   }
-  return advice.limits;
+  return advice.halvings;
 }
 
-PeerLimits PeerAdvice::For(const sockaddr_storage& peer,
-                           int64_t now_nanos) const {
+Halvings PeerAdvice::For(const sockaddr_storage& peer,
+                         int64_t now_nanos) const {
   const auto found = peers_.find(KeyOf(peer));
   if (found == peers_.end() || found->second.until_nanos <= now_nanos) {
-    return PeerLimits();
+    return Halvings();
   }
-  return found->second.limits;
+  return found->second.halvings;
 }
 
 }  // namespace sluice::transport

@@ -281,13 +281,13 @@ void QueuePair::CompletionFailed(const ibv_wc& completion, const char* what,
                          << KV("vendor", completion.vendor_err)
                          << KV("qp", completion.qp_num);
     SLUICE_LOG(kInfo) << "last completions:\n" << queue_->recorder.Dump(8);
-    NoteTrouble(completion.status, is_read);
   }
+  NoteTrouble(completion.status, is_read);
   Break("completion with an error");
 }
 
 void QueuePair::NoteTrouble(ibv_wc_status status, bool is_read) {
-  if (ticket_ == nullptr) return;
+  if (ticket_ == nullptr || ticket_->trouble != Trouble::kNone) return;
   if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
     ++engine_->recovery()->receiver_not_ready;
     ticket_->trouble = Trouble::kReceiverNotReady;
@@ -297,10 +297,7 @@ void QueuePair::NoteTrouble(ibv_wc_status status, bool is_read) {
     // A READ that is wrong by itself is refused for its key.
     ++engine_->recovery()->read_depth;
     ticket_->trouble = Trouble::kReadDepth;
-  } else {
-    return;
   }
-  ticket_->used = {.sends = send_depth(), .reads = options_.read_depth};
 }
 
 void QueuePair::FinishOp(SendOp* op, bool resume_now) {

@@ -89,10 +89,9 @@ void Shard::Accept(Ticket* ticket) {
   options.signal_every = options_.signal_every;
   options.read_depth =
       std::min(ticket->read_depth, device->traits().read_depth_max);
-  if (ticket->limits.reads > 0) {
-    options.read_depth = std::min(options.read_depth, ticket->limits.reads);
-  }
-  options.send_limit = ticket->limits.sends;
+  options.read_depth = HalvedReads(options.read_depth, ticket->halvings);
+  options.send_limit = HalvedSends(
+      (options.cq_depth_factor - 1) * options.depth, ticket->halvings);
   // Admin queues have their own, whatever the others take.
   options.shared_receives = ticket->request.qid != 0;
   absl::StatusOr<std::unique_ptr<QueuePair>> made =

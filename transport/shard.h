@@ -48,9 +48,8 @@ struct Ticket : Message {
   sockaddr_storage peer{};
   uint32_t share = 0;                // CQ entries, as the manager reckoned
   bool rejected = false;             // by the shard: no resources
-  PeerLimits limits;                 // as advised for this peer
-  Trouble trouble = Trouble::kNone;  // of the queue pair, which had `used`
-  PeerLimits used;
+  Halvings halvings;                 // as advised for this peer
+  Trouble trouble = Trouble::kNone;  // of the queue pair
 };
 
 // Who takes a connection over: the target.

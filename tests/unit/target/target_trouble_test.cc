@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "nvme/io_command.h"
 #include "tests/conformance/answers.h"
@@ -23,8 +24,11 @@ class TroubleTest : public ::testing::Test {
   TroubleTest() : live_(LiveTarget::Options()) {}
 
   LiveHost Connect(const RawQueueOptions& wanted) {
-    LiveHost host = live_.Connect(kDepth);
-    host.queue = nullptr;
+    LiveHost host;
+    auto controller = conformance::RawController::ConnectEnabled(live_.host());
+    EXPECT_TRUE(controller.ok()) << controller.status();
+    host.controller = *std::move(controller);
+    EXPECT_TRUE(host.controller->RequestQueues(1).ok());
     RawQueueOptions options = wanted;
     options.request.cntlid = host.controller->cntlid();
     auto queue = host.controller->OpenQueue(options);
@@ -44,6 +48,12 @@ class TroubleTest : public ::testing::Test {
     for (uint32_t i = 0; i < kDepth; ++i) {
       EXPECT_EQ(Text(host->queue->connection().WaitAnyResponse()), "0x000");
     }
+  }
+  uint64_t received() {
+    return live_.Snapshot()
+        .shards[0]
+        .completion_queues
+        .by_kind[static_cast<size_t>(transport::WrKind::kReceive)];
   }
   transport::ConnectionStats connections() {
     return live_.Snapshot().connections;
@@ -89,7 +99,13 @@ TEST_F(TroubleTest, AHostThatTakesFewerReadsThanItSaidGetsFewer) {
     ASSERT_EQ(live_.host().api->modify_qp(host.queue->connection().qp(), &attr,
                                           IBV_QP_MAX_DEST_RD_ATOMIC),
               0);
+    // All of them out at once, however the two threads take turns.
+    live_.faults().HoldSends();
+    const uint64_t received_before = received();
     Submit(host.queue.get(), nvme::IoOpcode::kWrite, 16);
+    ASSERT_TRUE(
+        live_.Until([&] { return received() == received_before + 16; }));
+    live_.faults().ReleaseSends();
     ASSERT_TRUE(live_.Until([this] {
       return live_.Snapshot().shards[0].recovery.read_depth == 1;
     }));

@@ -35,74 +35,90 @@ sockaddr_storage Numbered(uint32_t number) {
 }
 
 TEST(PeerAdvice, KnowsNothingAtFirst) {
-  EXPECT_EQ(PeerAdvice().For(V4("10.0.0.1"), 0), PeerLimits());
+  EXPECT_EQ(PeerAdvice().For(V4("10.0.0.1"), 0), Halvings());
 }
 
 TEST(PeerAdvice, HalvesWhatWasTooMuchAndOnlyThat) {
   PeerAdvice advice;
-  const PeerLimits used{.sends = 384, .reads = 16};
-  EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, used, 0),
-            (PeerLimits{.sends = 192, .reads = 0}));
-  EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, used, 0),
-            (PeerLimits{.sends = 192, .reads = 8}));
-  EXPECT_EQ(advice.For(V4("10.0.0.2"), 0), PeerLimits());
+  EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, {}, 0),
+            (Halvings{.sends = 1, .reads = 0}));
+  EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReadDepth,
+                        {.sends = 1, .reads = 0}, 0),
+            (Halvings{.sends = 1, .reads = 1}));
+  EXPECT_EQ(advice.For(V4("10.0.0.2"), 0), Halvings());
 }
 
 // Another port is another connection of the same host.
 TEST(PeerAdvice, IsOfAnAddress) {
   PeerAdvice advice;
-  const PeerLimits half = advice.Note(V4("10.0.0.1", 1), Trouble::kReadDepth,
-                                      {.sends = 8, .reads = 8}, 0);
+  const Halvings half =
+      advice.Note(V4("10.0.0.1", 1), Trouble::kReadDepth, {}, 0);
   EXPECT_EQ(advice.For(V4("10.0.0.1", 2), 0), half);
-  EXPECT_EQ(advice.For(V6("::10.0.0.1"), 0), PeerLimits());
+  EXPECT_EQ(advice.For(V6("::10.0.0.1"), 0), Halvings());
 
-  (void)advice.Note(V6("fe80::1", 2), Trouble::kReadDepth,
-                    {.sends = 8, .reads = 4}, 0);
-  EXPECT_EQ(advice.For(V6("fe80::1", 2), 0).reads, 2u);
-  EXPECT_EQ(advice.For(V6("fe80::1", 3), 0), PeerLimits());
+  (void)advice.Note(V6("fe80::1", 2), Trouble::kReadDepth, {}, 0);
+  EXPECT_EQ(advice.For(V6("fe80::1", 2), 0).reads, 1);
+  EXPECT_EQ(advice.For(V6("fe80::1", 3), 0), Halvings());
+}
+
+// All queues of a host break at once: that is one trouble. What was made before
+// it and breaks later says nothing new either.
+TEST(PeerAdvice, CountsOnceForThoseThatBreakTogether) {
+  PeerAdvice advice;
+  const Halvings before;
+  for (int queue = 0; queue < 8; ++queue) {
+    EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, before, 0)
+                  .sends,
+              1);
+  }
+  const Halvings first = advice.For(V4("10.0.0.1"), 0);
+  EXPECT_EQ(
+      advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, first, 0).sends,
+      2);
+  EXPECT_EQ(
+      advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, before, 0).sends,
+      2);
 }
 
 TEST(PeerAdvice, StopsAtWhatAQueuePairNeeds) {
   PeerAdvice advice;
-  for (int i = 0; i < 3; ++i) {
-    const PeerLimits used{.sends = 2, .reads = 1};
-    (void)advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, used, 0);
-    (void)advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, used, 0);
+  Halvings had;
+  for (int i = 0; i < 20; ++i) {
+    had = advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, had, 0);
+    had = advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, had, 0);
   }
-  EXPECT_EQ(advice.For(V4("10.0.0.1"), 0),
-            (PeerLimits{.sends = PeerAdvice::kSendsMin, .reads = 1}));
+  EXPECT_EQ(had.sends, PeerAdvice::kHalvingsMax);
+  EXPECT_EQ(had.reads, PeerAdvice::kHalvingsMax);
+  EXPECT_EQ(HalvedSends(384, had), PeerAdvice::kSendsMin);
+  EXPECT_EQ(HalvedReads(16, had), 1u);
 }
 
-// A deep and a shallow queue break together: the deep one's half is no advice
-// for who has it worse already.
-TEST(PeerAdvice, NeverGrows) {
-  PeerAdvice advice;
-  (void)advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, {8, 4}, 0);
-  EXPECT_EQ(advice.Note(V4("10.0.0.1"), Trouble::kReceiverNotReady, {384, 4}, 0)
-                .sends,
-            4u);
+TEST(PeerAdvice, IsAShareOfEachQueuesOwn) {
+  const Halvings half{.sends = 1, .reads = 1};
+  EXPECT_EQ(HalvedSends(384, half), 192u);
+  EXPECT_EQ(HalvedSends(6, half), 3u);
+  EXPECT_EQ(HalvedSends(2, half), 2u);
+  EXPECT_EQ(HalvedReads(16, half), 8u);
+  EXPECT_EQ(HalvedReads(1, half), 1u);
+  EXPECT_EQ(HalvedSends(384, Halvings()), 384u);
 }
 
 TEST(PeerAdvice, IsForgottenWithoutTrouble) {
   PeerAdvice advice;
-  (void)advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, {8, 8}, 0);
-  EXPECT_EQ(advice.For(V4("10.0.0.1"), kKept - 1).reads, 4u);
-  EXPECT_EQ(advice.For(V4("10.0.0.1"), kKept), PeerLimits());
-  // And what is forgotten limits nothing that follows.
-  EXPECT_EQ(
-      advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, {8, 8}, kKept).reads,
-      4u);
+  (void)advice.Note(V4("10.0.0.1"), Trouble::kReadDepth, {}, 0);
+  EXPECT_EQ(advice.For(V4("10.0.0.1"), kKept - 1).reads, 1);
+  EXPECT_EQ(advice.For(V4("10.0.0.1"), kKept), Halvings());
 }
 
 TEST(PeerAdvice, ForgetsTheOldestOfTooMany) {
   PeerAdvice advice;
   for (uint32_t i = 0; i <= PeerAdvice::kPeersMax; ++i) {
-    (void)advice.Note(Numbered(i), Trouble::kReadDepth, {8, 8},
+    (void)advice.Note(Numbered(i), Trouble::kReadDepth, {},
                       static_cast<int64_t>(i));
   }
   EXPECT_EQ(advice.size(), PeerAdvice::kPeersMax);
-  EXPECT_EQ(advice.For(Numbered(0), 0), PeerLimits());
-  EXPECT_EQ(advice.For(Numbered(1), 0).reads, 4u);
+  EXPECT_EQ(advice.For(Numbered(0), 0), Halvings());
+  EXPECT_EQ(advice.For(Numbered(1), 0).reads, 1);
 }
 
 }  // namespace
