@@ -6,9 +6,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <bit>
+
 #include "absl/strings/str_cat.h"
 #include "core/units.h"
 #include "nvme/limits.h"
+#include "transport/limits.h"
 
 namespace sluice::target {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 // queue of a reactor (transport/memory_domain.h).
 constexpr uint64_t kReceiveChunkBytes = 16 * kMiB;
 constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kSectorBytes = 512;
 // PROC_USER_INIT_INO of the kernel: capabilities of another user namespace do
 // not lift the limit.
 constexpr ino_t kInitialUserNamespace = 0xEFFFFFFD;
@@ -25,7 +29,17 @@ uint64_t ReceiveBytes(const TargetOptions& options) {
   const uint64_t capsule_bytes =
       nvme::kSqeBytes + RoundUp(options.in_capsule_bytes, kPageBytes);
   const uint64_t queue_bytes = options.queue_depth * capsule_bytes;
-  return options.reactor_count() * RoundUp(queue_bytes, kReceiveChunkBytes);
+  uint64_t bytes = RoundUp(queue_bytes, kReceiveChunkBytes);
+  if (options.shared_receives > 0) {
+    // Beside those of the admin queue: blocks of powers of two, in chunks.
+    const uint64_t count =
+        options.shared_receives + transport::kSharedReceivesSpare;
+    bytes += RoundUp(std::bit_ceil(count * nvme::kSqeBytes) +
+                         std::bit_ceil(count * RoundUp(options.in_capsule_bytes,
+                                                       kSectorBytes)),
+                     kReceiveChunkBytes);
+  }
+  return options.reactor_count() * bytes;
 }
 
 bool HasIpcLock() {

@@ -30,6 +30,7 @@ transport::ShardOptions ShardOptionsOf(const TargetOptions& options) {
   shard.inline_bytes = options.inline_bytes;
   shard.signal_every = options.signal_every;
   shard.device.shared_receives = options.shared_receives;
+  shard.device.shared_depth_max = options.queue_depth;
   shard.device.shared_in_capsule_bytes = options.in_capsule_bytes;
   shard.engine.poll_batch = options.cq_batch;
   shard.engine.ack_batch = options.ack_batch;

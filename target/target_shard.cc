@@ -91,7 +91,8 @@ void TargetShard::OnQueueDown(Queue* queue) { scope_.Spawn(CloseQueue(queue)); }
 
 Task<void> TargetShard::CloseQueue(Queue* queue) {
   co_await queue->Close();
-  queues_.erase(queue->serial());
+  // Out of the map first: its end may resume others, who look into it.
+  queues_.extract(queue->serial());
 }
 
 void TargetShard::SetSize(const Subsystem* subsystem, uint32_t nsid,

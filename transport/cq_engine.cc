@@ -143,8 +143,7 @@ bool CqEngine::DispatchShared(const ibv_wc& completion, const WrTag& tag) {
   if (slot.shared == nullptr || slot.generation != tag.qp_generation) {
     return false;
   }
-  slot.shared->OnCompletion(completion, tag.slot);
-  return true;
+  return slot.shared->OnCompletion(completion, tag.slot);
 }
 
 bool CqEngine::Arm() {

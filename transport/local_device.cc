@@ -13,7 +13,6 @@
 #include "transport/cq_engine.h"
 #include "transport/interrupts.h"
 #include "transport/limits.h"
-#include "transport/shared_receives.h"
 
 namespace sluice::transport {
 
@@ -55,6 +54,7 @@ void LocalDevice::PlanSharedReceives() {
   const uint32_t room =
       entries > kSharedReceivesSpare ? entries - kSharedReceivesSpare : 0;
   shared_count_ = std::min(options_.shared_receives, room);
+  if (shared_count_ < options_.shared_depth_max) shared_count_ = 0;
   if (shared_count_ == options_.shared_receives) return;
   SLUICE_LOG(kWarning) << "fewer shared receives than asked for (0: each queue "
                           "has its own)"
@@ -64,6 +64,7 @@ void LocalDevice::PlanSharedReceives() {
 }
 
 absl::StatusOr<SharedReceives*> LocalDevice::AdmitShared(uint32_t depth) {
+  std::erase_if(shared_, [](const auto& one) { return one->unused(); });
   if (shared_.empty() || shared_.back()->dead()) {
     SLUICE_ASSIGN_OR_RETURN(
         std::unique_ptr<SharedReceives> made,

@@ -15,11 +15,11 @@
 #include "transport/completion_queue.h"
 #include "transport/limits.h"
 #include "transport/memory_domain.h"
+#include "transport/shared_receives.h"
 
 namespace sluice::transport {
 
 class CqEngine;
-class SharedReceives;
 
 struct LocalDeviceOptions {
   // Entries of each CQ; the device's and our own limits still hold.
@@ -40,6 +40,8 @@ struct LocalDeviceOptions {
   // Receives that queue pairs may share, with room for so much data behind a
   // command; 0: none, each has its own.
   uint32_t shared_receives = 0;
+  // The deepest queue that is to fit; a device that has fewer has none.
+  uint32_t shared_depth_max = 0;
   uint32_t shared_in_capsule_bytes = 0;
 };
 

@@ -311,6 +311,9 @@ void QueuePair::Destroy() {
     dirty = true;
   }
   if (id_ != nullptr) {
+    // A device may drop what it had not told of a queue pair that is destroyed,
+    // and shared receives would be lost with that.
+    if (shared_ != nullptr) engine_->PollToEmpty(shared_->queue());
     if (id_->qp != nullptr) device_->api().destroy_qp(id_);
     // What the device still had to say about it is read before the share of
     // the completion queue goes to somebody else.

@@ -86,7 +86,7 @@ class CapsuleHandler {
 struct QueuePairStats {
   uint64_t commands = 0;
   uint64_t credit_waits = 0;   // rounds that found no send credit
-  uint64_t context_waits = 0;  // receives that found no command context
+  uint64_t context_waits = 0;  // turns that found no command context
   uint64_t bytes_read = 0;     // by RDMA READ, from the host
   uint64_t bytes_written = 0;  // by RDMA WRITE, to the host
   uint64_t nudges = 0;         // for a first capsule that was late

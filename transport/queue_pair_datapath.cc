@@ -145,12 +145,6 @@ void QueuePair::Arrive(const ibv_wc& completion, uint16_t slot) {
   SLUICE_CHECK(arrivals_count_ < arrivals_.size());
   const size_t place = (arrivals_first_ + arrivals_count_++) % arrivals_.size();
   arrivals_[place] = Arrival{slot, data_bytes};
-  if (free_contexts_.empty()) {
-    // The host may not have more than d commands in flight; their responses'
-    // completions come soon.
-    ++stats_.context_waits;
-    return;
-  }
   engine_->MarkArrived(this);
 }
 
@@ -164,7 +158,11 @@ void QueuePair::DropArrivals() {
 
 bool QueuePair::ServeArrived() {
   const auto can_serve = [this] {
-    return up() && arrivals_count_ > 0 && !free_contexts_.empty();
+    if (!up() || arrivals_count_ == 0) return false;
+    // The host may not have more than d commands in flight; their responses'
+    // completions come soon, and Release() goes on.
+    if (free_contexts_.empty()) ++stats_.context_waits;
+    return !free_contexts_.empty();
   };
   if (!can_serve()) return false;
   const Arrival arrival = arrivals_[arrivals_first_];

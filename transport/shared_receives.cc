@@ -62,6 +62,7 @@ SharedReceives::~SharedReceives() {
   SLUICE_CHECK(unused());
   SLUICE_CHECK(by_number_.empty());
   if (queue_ == nullptr) return;
+  failed_ = true;  // posts nothing any more
   srq_.reset();
   // What the device still had to say of them, before their entries go to
   // somebody else.
@@ -89,11 +90,8 @@ void SharedReceives::Add(uint32_t qp_number, QueuePair* qp) {
 
 void SharedReceives::Remove(uint32_t qp_number) { by_number_.erase(qp_number); }
 
-void SharedReceives::OnCompletion(const ibv_wc& completion, uint16_t slot) {
-  if (slot >= is_posted_.size() || !is_posted_[slot]) {
-    ++queue_->stats.stale;
-    return;
-  }
+bool SharedReceives::OnCompletion(const ibv_wc& completion, uint16_t slot) {
+  if (slot >= is_posted_.size() || !is_posted_[slot]) return false;
   is_posted_[slot] = false;
   --stats_.posted;
   queue_->ledger.Returned(1);
@@ -101,9 +99,10 @@ void SharedReceives::OnCompletion(const ibv_wc& completion, uint16_t slot) {
   if (found == by_number_.end()) {
     ++stats_.orphans;
     GiveBack(slot);
-    return;
+    return true;
   }
   found->second->OnSharedReceive(completion, slot);
+  return true;
 }
 
 void SharedReceives::GiveBack(uint16_t slot) {
@@ -118,6 +117,10 @@ void SharedReceives::Post() {
   if (first == nullptr || failed_) return;
   for (const ibv_recv_wr* wr = first; wr != nullptr; wr = wr->next) {
     is_posted_[WrTag::Unpack(wr->wr_id).slot] = true;
+    queue_->recorder.Record(
+        FlightRecord{.time_nanos = engine_->reactor()->now_nanos(),
+                     .wr_id = wr->wr_id,
+                     .status = FlightRecord::kPosted});
   }
   stats_.posted += count;
   queue_->ledger.Posted(count);

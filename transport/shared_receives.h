@@ -57,7 +57,8 @@ class SharedReceives {
   const ReceiveSlots& slots() const { return slots_; }
   const SharedReceivesStats& stats() const { return stats_; }
 
-  void OnCompletion(const ibv_wc& completion, uint16_t slot);
+  // False for one that is not posted.
+  bool OnCompletion(const ibv_wc& completion, uint16_t slot);
   // Posted again at the end of the tick.
   void GiveBack(uint16_t slot);
   // The CQ engine's.

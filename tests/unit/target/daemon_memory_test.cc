@@ -25,6 +25,18 @@ TEST(LockedMemory, NeedIsTwiceThePoolAndReceives) {
   EXPECT_EQ(LockedMemoryNeed(options), 2 * 64 * kMiB + 2 * 32 * kMiB);
 }
 
+TEST(LockedMemory, NeedsSharedReceivesToo) {
+  TargetOptions options;
+  options.shared_receives = 4032;  // 4096 with the spare ones: 16 MiB of data
+
+  EXPECT_EQ(LockedMemoryNeed(options), 2 * 64 * kMiB + 16 * kMiB + 32 * kMiB);
+
+  options.shared_receives = 30'000;
+  options.in_capsule_bytes = 16384;
+  EXPECT_EQ(LockedMemoryNeed(options),
+            2 * 64 * kMiB + 16 * kMiB + 512 * kMiB + 16 * kMiB);
+}
+
 TEST(LockedMemory, NamesTheNeedTheLimitAndTheWayOut) {
   const TargetOptions options;
   const uint64_t need = LockedMemoryNeed(options);

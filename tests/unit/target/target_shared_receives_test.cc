@@ -6,11 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "nvme/io_command.h"
+#include "nvme/private_data.h"
 #include "tests/conformance/answers.h"
 #include "tests/conformance/pattern.h"
 #include "tests/support/fault_layer.h"
 #include "tests/support/live_target.h"
+#include "tests/support/raw_stream.h"
 #include "transport/limits.h"
 
 namespace sluice::target {
@@ -200,6 +203,50 @@ TEST_F(SharedReceivesTest, NoneIsLostToHostsThatVanish) {
     ASSERT_TRUE(UntilPosted(kTotal)) << round;
   }
   EXPECT_EQ(Read(&stays), "0x000");
+}
+
+// An I/O queue in plain TCP: it begins its first capsule and is gone.
+void BeginACapsuleAndGo(uint16_t port, uint32_t depth) {
+  nvme::ConnectRequest request;
+  request.qid = 1;
+  request.set_queue_depth(depth);
+  request.hrqsize = static_cast<uint16_t>(depth);
+  const auto data = nvme::EncodeConnectRequest(request);
+  RawStream raw = RawStream::Connect(port);
+  ASSERT_TRUE(raw.Send(MpaText({.data = Bytes(data.begin(), data.end())})));
+  Bytes reply;
+  while (!raw.TakeMpa(&reply) && !raw.at_end()) {
+    raw.Collect();
+    absl::SleepFor(absl::Microseconds(100));
+  }
+  ASSERT_FALSE(raw.at_end());
+  constexpr uint16_t kSendFirst = kSendLast & ~kLastBit;
+  ASSERT_TRUE(raw.Send(
+      Seal(Untagged(kSendFirst, 0, 0, 1, 0, Bytes(64)), /*crc=*/false)));
+}
+
+// What a device had taken for a command that never came whole comes back, too.
+// More rounds than there are spare receives, and then all depths at once.
+TEST_F(SharedReceivesTest, NoneIsLostToHalfACapsule) {
+  constexpr uint32_t kRounds = 2 * transport::kSharedReceivesSpare;
+  LiveHost stays = Connect();
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const uint64_t closed_before = live_.Snapshot().connections.closed;
+    BeginACapsuleAndGo(live_.host().port, kDepth);
+    ASSERT_FALSE(HasFatalFailure());
+    ASSERT_TRUE(live_.Until([&] {
+      return live_.Snapshot().connections.closed > closed_before;
+    })) << round;
+  }
+  LiveHost second = Connect();
+  LiveHost third = Connect();
+  Hang();
+  for (LiveHost* host : {&stays, &second, &third}) SubmitReads(host, kDepth);
+  EXPECT_TRUE(live_.Until([this] { return faults_.hanging() == 3 * kDepth; }));
+  EXPECT_EQ(Stats().posted, kTotal - 3 * kDepth);
+  faults_.Clear();
+  faults_.Release();
+  for (LiveHost* host : {&stays, &second, &third}) ExpectAnswers(host, kDepth);
 }
 
 TEST_F(SharedReceivesTest, TheTargetStopsWithCommandsInThem) {
