@@ -19,6 +19,14 @@ holds table.json 'all(row[key][0] > 0 for row in it if "depth" in row
 holds table.json 'all(row["p50_us"][0] <= row["p99_us"][0] <= row["p999_us"][0] for row in it if "depth" in row)'
 holds table.json 'all(0 <= row["idle_share"] < 0.5 for row in it if "idle_share" in row)'
 
+# A queue beside a full one. What it gets is not judged: this machine may have
+# other things to do.
+[ "$(code "$bench" --sluiced "$sluiced" --fairness --seconds 0.2 --repeats 3 --depth 64 --json "$folder/fair.json")" = 0 ] ||
+  fail "the table of fairness failed"
+holds fair.json 'it["ratio"] > 0 and all(len(it[load]["p99_us"]) == 3 for load in ("alone", "shared", "greedy"))'
+holds fair.json 'all(min(it[load]["admin_max_us"]) > 0 for load in ("alone", "shared", "greedy"))'
+[ "$(code "$bench" --fairness --port 1 --nqn $nqn)" != 0 ] || fail "--fairness without a sluiced of its own"
+
 # One that is there.
 "$sluiced" --provider iwarp --export ram:16M --nqn $nqn --listen 127.0.0.1:0 --block-size 4096 \
   > "$folder/sluiced.out" 2> "$folder/sluiced.log" &

@@ -172,6 +172,7 @@ absl::Status RunFairness(const FairnessOptions& options) {
     }
   }
   std::vector<double> ratios;
+  ratios.reserve(values[kGreedy].p99_us.size());
   for (size_t i = 0; i < values[kGreedy].p99_us.size(); ++i) {
     ratios.push_back(values[kGreedy].p99_us[i] / values[kShared].p99_us[i]);
   }
