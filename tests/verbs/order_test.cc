@@ -145,7 +145,9 @@ TEST_F(SendQueue, IsFullAtItsDepth) {
   active->held = true;  // nothing is taken meanwhile
   const uint32_t depth = active->cap.max_send_wr;
   for (int round = 0; round < 3; ++round) {
-    // READs that the other end, which nobody moves, does not answer.
+    // READs that the other end, which nobody moves, does not answer. A kernel
+    // moves by itself: where this thread loses its processor meanwhile, the
+    // first are done before the last are posted.
     uint32_t posted = 0;
     int error = 0;
     while (posted < 2 * depth && error == 0) {
@@ -154,7 +156,10 @@ TEST_F(SendQueue, IsFullAtItsDepth) {
       if (error == 0) ++posted;
     }
     if (!Spared("full")) {
-      EXPECT_EQ(posted, depth);
+      EXPECT_GE(posted, depth);
+      if (Device().kind == DeviceKind::kIwarp) {
+        EXPECT_EQ(posted, depth);
+      }
       EXPECT_EQ(ErrnoName(error), "ENOMEM");
     }
     active->held = false;
