@@ -141,11 +141,7 @@ void SpinPolicy::OnFound(int64_t pause_nanos) {
     if (trust_ < kPausesTrusted) ++trust_;
     return;
   }
-  if (trusting_) {
-    if (pauses_seen_ >= kPausesMin) EndProbes(/*in_vain=*/!regular());
-    return;
-  }
-  account_nanos_ = std::max(account_nanos_ - pause, 0.0);
+  if (!trusting_) account_nanos_ = std::max(account_nanos_ - pause, 0.0);
   if (pauses_seen_ >= kPausesMin) EndProbes(/*in_vain=*/!regular());
 }
 

@@ -3,8 +3,9 @@
 #
 #   lab run tests/interop/conformance.sh [rxe|siw] [sluice|shared|nvmet] [flags of the suite]
 #
-# shared: sluice, whose I/O queues share their receives. CONFORMANCE is the suite's program (LAB_PASS=CONFORMANCE hands it on). One line
-# per test goes to $OUT/results, the suite's own output to $OUT/conformance.log.
+# shared: sluice, whose I/O queues share their receives. CONFORMANCE is the suite's
+# program (LAB_PASS=CONFORMANCE hands it on). One line per test goes to
+# $OUT/results, the suite's own output to $OUT/conformance.log.
 set -euo pipefail
 kind=${1:-rxe}
 peer=${2:-sluice}
