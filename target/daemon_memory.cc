@@ -12,6 +12,7 @@
 #include "core/units.h"
 #include "nvme/limits.h"
 #include "transport/limits.h"
+#include "transport/receive_slots.h"
 
 namespace sluice::target {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 // queue of a reactor (transport/memory_domain.h).
 constexpr uint64_t kReceiveChunkBytes = 16 * kMiB;
 constexpr uint64_t kPageBytes = 4096;
-constexpr uint64_t kSectorBytes = 512;
 // PROC_USER_INIT_INO of the kernel: capabilities of another user namespace do
 // not lift the limit.
 constexpr ino_t kInitialUserNamespace = 0xEFFFFFFD;
@@ -34,10 +34,12 @@ uint64_t ReceiveBytes(const TargetOptions& options) {
     // Beside those of the admin queue: blocks of powers of two, in chunks.
     const uint64_t count =
         options.shared_receives + transport::kSharedReceivesSpare;
-    bytes += RoundUp(std::bit_ceil(count * nvme::kSqeBytes) +
-                         std::bit_ceil(count * RoundUp(options.in_capsule_bytes,
-                                                       kSectorBytes)),
-                     kReceiveChunkBytes);
+    bytes += RoundUp(
+        std::bit_ceil(count * nvme::kSqeBytes) +
+            std::bit_ceil(count *
+                          RoundUp(options.in_capsule_bytes,
+                                  uint64_t{transport::kInCapsuleAlignment})),
+        kReceiveChunkBytes);
   }
   return options.reactor_count() * bytes;
 }

@@ -10,8 +10,6 @@
 namespace sluice::transport {
 namespace {
 
-// In-capsule data starts at multiples of this: what O_DIRECT wants of a sector.
-constexpr uint32_t kInCapsuleAlignment = 512;
 constexpr uint32_t kSlotsMax = 65536;  // WrTag holds 16 bits of it
 
 }  // namespace

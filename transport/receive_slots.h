@@ -13,6 +13,9 @@
 
 namespace sluice::transport {
 
+// In-capsule data starts at multiples of this: what O_DIRECT wants of a sector.
+inline constexpr uint32_t kInCapsuleAlignment = 512;
+
 class ReceiveSlots {
  public:
   ReceiveSlots() = default;
@@ -35,7 +38,6 @@ class ReceiveSlots {
 
   // Puts one into the chain that is posted next.
   void Append(uint16_t slot);
-  bool has_chain() const { return first_ != nullptr; }
   // The chain, and how many are in it; the next one is empty.
   ibv_recv_wr* TakeChain(uint32_t* chained);
 
